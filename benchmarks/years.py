@@ -110,7 +110,7 @@ def seconds(url: Callable[[Path], str]) -> Result:
                 store = stack.enter_context(open_store(url(place)))
                 curator = _opened(stack, store, meters, key)
                 count = len(curator.releases)
-                curator.keep_checkpoint(every=1)
+                curator.keep_checkpoint(spacing=1)
             spent = []
             for _ in range(TURNS):
                 with ExitStack() as stack:

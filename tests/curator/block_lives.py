@@ -77,7 +77,7 @@ def go_on(
     made, at = list[ReleaseRecord](), more.pop("now", None)
     if at is None:
         exists = (folder / "ledger.db").exists()
-        at = BEGINS if not exists else (standing(folder, zone).done + 1) * 900
+        at = BEGINS if not exists else (standing(folder, zone).reach_step + 1) * 900
     with curator(
         folder, zone, Shown(), now=at, noise=Sizes() if noise is None else noise, **more
     ) as it:
@@ -149,7 +149,7 @@ def truth(
 
 
 class Life:
-    """A service that is stopped, loses secrets and ledgers, and begins epochs; and the truth."""
+    """A service that is stopped, loses secrets and ledgers, and begins terms; and the truth."""
 
     def __init__(self, folder: Path, begins: int, promised: float = 1.0) -> None:
         self.promised, self.zone = promised, street(begins, promised)
@@ -202,7 +202,7 @@ class Life:
         assert found.state == "resumed"
 
     def begin(self, begins: int) -> None:
-        """A new epoch of the same terms, wherever the last one is."""
+        """The same terms anew, wherever the last ones are."""
         self.zone = street(begins, self.promised)
         self.go_on(0, new_terms=True)
         self.time = begins

@@ -26,7 +26,7 @@ STAY = np.array([[1 - SLOW, SLOW], [SLOW, 1 - SLOW]])
 
 
 def run(folder: Path, one: ZoneService, readings: int, forecasts: int = 0) -> None:
-    """An epoch: some steps with readings, then some without."""
+    """Terms: some steps with readings, then some without."""
     with curator(folder, one, Shown(), now=one.begins, new_terms=known(folder, one)) as it:
         for k in range(readings + forecasts):
             if k < readings:

@@ -50,7 +50,7 @@ periods = [
   { from = "09:00", leave = 0.3, come = 0.4 },
 ]
 """
-NEVER = tuple(  # occupancy that never changes: no later epoch is planned for
+NEVER = tuple(  # occupancy that never changes
     (f"leave = {leave}, come = {come}", "leave = 1e-7, come = 1e-7")
     for leave, come in ((0.02, 0.1), (0.5, 0.2), (0.1, 0.5), (0.05, 0.2), (0.3, 0.4))
 )
@@ -58,7 +58,7 @@ _FIRST: dict[tuple[tuple[str, str], ...], ZoneService] = {}
 
 
 def load(folder: Path, begins: int = BEGINS, *more: tuple[str, str]) -> ZoneService:
-    """A street of four homes with prices by the hour, a day an epoch."""
+    """A street of four homes with prices by the hour."""
     text = example(begins).partition("[[models]]")[0] + MODELS
     for old, new in (*EDITS, *more):
         assert old in text, old
@@ -86,7 +86,7 @@ def publish(it: Curator, releases: int) -> None:
         assert len(it.run(it.next_due())) == 1
 
 
-def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
+def begin_terms(folder: Path, one: ZoneService, releases: int = 24) -> None:
     """Begin it and publish; the first one as well as a later one."""
     again = (folder / "ledger.db").exists()
     with curator(folder, one, Shown(), now=one.begins, new_terms=again) as it:

@@ -160,8 +160,8 @@ def _promises(steps: Sequence[Published]) -> np.ndarray:
     return np.array(promises)
 
 
-def test_an_epoch_that_begins_inside_a_block_waits_for_its_end(tmp_path: Path) -> None:
-    """Each hour another epoch: opened at once, their blocks would say 1.51 about a step."""
+def test_terms_that_begin_inside_a_block_wait_for_its_end(tmp_path: Path) -> None:
+    """Each hour other terms: opened at once, their blocks would say 1.51 about a step."""
     life = Life(tmp_path)
     for _ in range(6):
         life.go_on(BLOCKS, 1, begins=True)

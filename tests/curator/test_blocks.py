@@ -428,7 +428,7 @@ def test_the_keys_of_a_plan_are_those_of_a_file() -> None:
         check_blocks(world, policy.first(24), secret="interval", epsilon=found.leakage * 0.99)
 
 
-# ---- epochs, gaps and moves
+# ---- terms, gaps and moves
 
 
 def test_the_recursion_of_the_test_has_the_golden_values() -> None:
@@ -461,7 +461,7 @@ def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [16, 17, 20])
-def test_an_epoch_may_begin_inside_a_block(tmp_path: Path, steps: int) -> None:
+def test_terms_may_begin_inside_a_block(tmp_path: Path, steps: int) -> None:
     """Three times, each after a price; the block before it counts up to its last step."""
     life = Life(tmp_path, HOURS, 0.609)
     life.go_on(steps)

@@ -66,7 +66,7 @@ class World:
         for word in story:
             if word == "c":
                 curator._replay.learn(2)
-                curator.keep_checkpoint(every=1)
+                curator.keep_checkpoint(spacing=1)
             elif word == "l":
                 curator.leave_out_until(curator.start_of(curator.t + 1))
             else:
@@ -234,7 +234,7 @@ def test_check_computes_it_again_and_doctor_removes_a_wrong_one(tmp_path: Path) 
         world.play(curator, "rrfrc")
 
     def line() -> str:
-        (found,) = [one for one in examine(made).checks if one.what.startswith("checkpoint")]
+        (found,) = [one for one in examine(made).checks if one.subject.startswith("checkpoint")]
         return found.sentence
 
     assert line() == "checkpoint of zone elm: record 6, computed again"
@@ -251,7 +251,7 @@ def test_check_computes_it_again_and_doctor_removes_a_wrong_one(tmp_path: Path) 
         assert repair(made)[0] == []
     done, found = repair(made)
     assert [what for what, _ in done] == ["checkpoint of zone elm"]
-    assert not [one for one in found.checks if one.what.startswith("checkpoint")]
+    assert not [one for one in found.checks if one.subject.startswith("checkpoint")]
     with world.open() as curator:
         world.play(curator, "rrc")
     world.without(lambda store, held: foreign(world, store, held))

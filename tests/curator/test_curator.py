@@ -124,7 +124,7 @@ def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
 def test_expectations_are_computed_whoever_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: int
 ) -> None:
-    """The first one of a long epoch takes seconds: the time of a price must not depend on it."""
+    """The first one of a long plan takes seconds: the time of a price must not depend on it."""
     asked: list[int] = []
     at = Expectations.at
     monkeypatch.setattr(Expectations, "at", lambda self, t: (asked.append(t), at(self, t))[1])
@@ -142,7 +142,7 @@ def test_expectations_are_computed_whoever_reports(
 def test_an_incomplete_reading_does_not_show_at_a_restart(
     tmp_path: Path, seconds: int | None
 ) -> None:
-    """An epoch begins where its first start said, whatever was sent until the next one."""
+    """Terms begin where their first start said, whatever was sent until the next one."""
     zone = service()
     with curator(tmp_path, zone, Shown()) as it:
         if seconds is not None:
@@ -155,7 +155,7 @@ def test_an_incomplete_reading_does_not_show_at_a_restart(
 def test_an_incomplete_reading_does_not_show_at_the_first_start(
     tmp_path: Path, seconds: int | None, first: int
 ) -> None:
-    """A first start begins the epoch with the next interval, or the first reported."""
+    """A first start begins with the next interval, or the first reported."""
     zone = service()
     with MeterStore(tmp_path / "meters") as meters:
         meters.open_zone(*zone.roster)
@@ -300,7 +300,7 @@ def test_a_first_interval_without_readings_is_left_out(tmp_path: Path) -> None:
         assert it.t == FIRST
 
 
-def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
+def test_terms_are_fixed_until_new_ones(tmp_path: Path) -> None:
     zone, shown = service(), Shown()
     with curator(tmp_path, zone, shown) as it:
         it.run(it.next_due())

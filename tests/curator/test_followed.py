@@ -1,4 +1,4 @@
-"""A zone whose estimate follows its releases: over restarts, epochs, audits and two worlds."""
+"""A zone whose estimate follows its releases: over restarts, new terms, audits and two worlds."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_a_restart_goes_on_bit_for_bit(tmp_path: Path, policy: Policy) -> None:
     )
 
 
-def _epochs(folder: Path, policy: Policy) -> tuple[ZoneService, list[ReleaseRecord]]:
-    """Two epochs, with steps between them that were not published."""
+def _two_terms(folder: Path, policy: Policy) -> tuple[ZoneService, list[ReleaseRecord]]:
+    """Terms that begin twice, with steps between them that were not published."""
     ran(folder, service(policy=policy), (8,))
     second = service(policy=policy, begins=BEGINS + 11 * 900)
     found = ran(folder, second, (2, 3), new_terms=True)
@@ -69,8 +69,8 @@ def _epochs(folder: Path, policy: Policy) -> tuple[ZoneService, list[ReleaseReco
 
 
 @pytest.mark.parametrize("policy", [FILTER, ALONE], ids=["filter", "releases"])
-def test_a_new_epoch_continues_what_was_learnt(tmp_path: Path, policy: Policy) -> None:
-    zone, found = _epochs(tmp_path, policy)
+def test_new_terms_continue_what_was_learnt(tmp_path: Path, policy: Policy) -> None:
+    zone, found = _two_terms(tmp_path, policy)
     alone = ran(tmp_path / "alone", zone, (2, 3))
     assert [one.load_hat for one in found] == [one.load_hat for one in alone], "the same noise"
     assert [one.estimate for one in found] != [one.estimate for one in alone]
@@ -87,7 +87,7 @@ def test_a_new_epoch_continues_what_was_learnt(tmp_path: Path, policy: Policy) -
 
 @pytest.mark.parametrize("policy", [FILTER, ALONE], ids=["filter", "releases"])
 def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
-    zone, _ = _epochs(tmp_path, policy)
+    zone, _ = _two_terms(tmp_path, policy)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     first = terms_of(service(policy=policy))
     made = certify(evidence, [first, terms_of(zone)])
@@ -122,7 +122,7 @@ def test_local_days_follow_the_clocks() -> None:
     assert days.at(1 - 96)[1], "the Saturday before"
 
 
-def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> None:
+def test_terms_that_published_nothing_interrupt_nothing(tmp_path: Path) -> None:
     """One of another length of steps that was set aside, in the service and in an audit."""
     ran(tmp_path, service(policy=ALONE), (6,))
     aside = replace(service(policy=ALONE, begins=BEGINS + 8 * 900), seconds=1800)

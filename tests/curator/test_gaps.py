@@ -275,7 +275,7 @@ def test_no_house_leaves_while_a_loss_is_evident(tmp_path: Path) -> None:
     assert world.standing("oak").transfers[-1].last == world.standing().reach
 
 
-def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> None:
+def test_terms_that_are_lost_are_booked_by_what_they_say(tmp_path: Path) -> None:
     world = World(service(tmp_path))
     folder, old = Path(world.made.ledger).parent, world.made
     looked(world, 2)
@@ -318,7 +318,7 @@ def noted(
         ) as ledger,
     ):
         meters.open_zone("elm", one.meters, one.seconds)
-        ledger.found = ledger.found._replace(moved=moved)
+        ledger.opening = ledger.opening._replace(moved=moved)
         if grace is None:
             note_loss(one, ledger, meters, now)
         else:
@@ -372,7 +372,7 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
         with Ledger.open(
             store, "elm", load(made.key), made.mode, world.time, witness=witnesses.of("elm")
         ) as ledger:
-            ledger.found = ledger.found._replace(moved=False)
+            ledger.opening = ledger.opening._replace(moved=False)
             note_loss(one, ledger, meters, world.time)
             assert (ledger.standing.gap is None) is followed
 
@@ -432,7 +432,7 @@ def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
     assert (t in world.releases()) is together
 
 
-def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
+def test_no_terms_begin_before_those_that_were_set_aside(tmp_path: Path) -> None:
     """With another roster it closed the meter store, which would show no loss until then."""
     world = looked(World(service(tmp_path)), 2)
     made, one = world.made, world.made.zones[0]
@@ -445,7 +445,7 @@ def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
     World(elsewhere, world.t).play(lambda _: iter(()), new_terms=True)
 
 
-def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
+def test_terms_that_were_set_aside_hide_no_loss() -> None:
     """Only the roster of the last terms closes an interval ahead that was not published."""
     one = plain(2)
     first, length = one.begins // one.seconds, one.seconds
@@ -471,7 +471,7 @@ def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_p
 
 @pytest.mark.parametrize("grace", [0, 2 * QUARTER])
 def test_a_longer_grace_does_not_shorten_a_gap(tmp_path: Path, grace: int) -> None:
-    """It is no term of an epoch: releases may have come with a shorter one."""
+    """It is no part of the terms: releases may have come with a shorter one."""
     world = older_copy(World(service(tmp_path)), lost=3)
     found = noted(world, world.time, moved=True, grace=grace)
     assert found is not None
@@ -486,7 +486,7 @@ def test_a_clock_behind_the_ledger_does_not_judge_a_fail_over(tmp_path: Path) ->
     assert noted(world, behind, moved=True) == (FIRST + 2, FIRST + 4)
 
 
-def test_all_releases_of_an_epoch_may_be_lost(tmp_path: Path) -> None:
+def test_all_releases_under_terms_may_be_lost(tmp_path: Path) -> None:
     """The last interval had no readings; those before it had, and were published."""
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(0))
@@ -551,7 +551,7 @@ def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
     assert (gap.first, gap.last) == (FIRST + 3, FIRST + 4)  # one of three is put back
 
 
-def test_a_new_epoch_does_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
+def test_new_terms_do_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
     world = looked(World(service(tmp_path)), 3)
     put_back(world.made, new_machine=True)
     world.play(lambda world: world.whole(1), new_terms=True)

@@ -201,7 +201,7 @@ def test_a_gap_that_was_booked_in_another_history_is_booked(tmp_path: Path) -> N
     assert world.standing().epsilon >= 0.5 * len(published)
 
 
-def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path: Path) -> None:
+def test_another_history_that_began_before_the_present_terms_is_booked(tmp_path: Path) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
     copy = save(world.made, "copy")
@@ -228,10 +228,10 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
     ("small", "late"), [(False, 0), (True, 0), (True, 8)], ids=["meters", "small file", "later"]
 )
 @pytest.mark.sampled
-def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
+def test_lost_terms_that_began_before_the_present_ones_are_booked(
     tmp_path: Path, small: bool, late: int
 ) -> None:
-    """The ledger has an epoch that was set aside for one that began earlier, and that is lost."""
+    """The ledger has terms that were set aside for others that began earlier and are lost."""
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(1))
     aside = replace(world.made, zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
@@ -252,13 +252,13 @@ def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
     assert found.epsilon is not None
     assert found.epsilon >= 3 * 2.0
     assert found.last is not None
-    assert found.last >= FIRST + 8  # a new epoch begins after it
+    assert found.last >= FIRST + 8  # new terms begin after it
 
 
-def test_a_lost_epoch_is_booked_from_its_begins_where_nothing_else_was_published(
+def test_lost_terms_are_booked_from_their_begins_where_nothing_else_was_published(
     tmp_path: Path,
 ) -> None:
-    """The first epoch of a zone was moved forward; what took its place is lost."""
+    """The first terms of a zone were moved forward; what took their place is lost."""
     aside = replace(service(tmp_path), zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
     World(aside, FIRST).play(lambda _: iter(()))
     copy = save(aside, "copy")
@@ -273,7 +273,7 @@ def test_a_lost_epoch_is_booked_from_its_begins_where_nothing_else_was_published
     assert found.epsilon >= 3 * 2.0
 
 
-def test_a_roster_that_was_set_with_a_later_epoch_is_no_loss(tmp_path: Path) -> None:
+def test_a_roster_that_was_set_with_later_terms_is_no_loss(tmp_path: Path) -> None:
     """The meter store closes with it all that is before; nothing was to be published of that."""
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
@@ -308,7 +308,7 @@ def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_pat
     assert found.epsilon >= 2 * 2.0 + 3 * 0.5
 
 
-def test_several_lost_epochs_are_booked_together(tmp_path: Path) -> None:
+def test_several_lost_terms_are_booked_together(tmp_path: Path) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
     copy, last, lost = save(world.made, "copy"), world, list[Deployment]()
@@ -349,8 +349,8 @@ def test_each_of_several_histories_is_booked(tmp_path: Path) -> None:
     assert unbooked(again) <= 0
 
 
-def test_an_older_history_that_went_on_is_booked_by_its_own_epoch(tmp_path: Path) -> None:
-    """The witness that is left knows its first step; the ledger has begun an epoch of less."""
+def test_an_older_history_that_went_on_is_booked_by_its_own_terms(tmp_path: Path) -> None:
+    """The witness that is left knows its first step; the ledger has begun terms of less."""
     world = World(service(tmp_path, zone("elm", policy=Policy(2.0, 96))))
     world.play(lambda world: world.whole(2))
     copy = save(world.made, "copy")
@@ -371,7 +371,7 @@ def test_an_older_history_that_went_on_is_booked_by_its_own_epoch(tmp_path: Path
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["whole", "stopped after the gap"])
-def test_a_resume_that_was_stopped_asks_for_the_lost_epoch_again(
+def test_a_resume_that_was_stopped_asks_for_the_lost_terms_again(
     tmp_path: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(service(tmp_path))
@@ -427,7 +427,7 @@ def short_steps(world: World, of: ZoneService, count: int) -> Iterator[None]:
         world.look()
 
 
-def test_a_lost_epoch_of_shorter_steps_is_booked_up_to_now(tmp_path: Path) -> None:
+def test_lost_terms_of_shorter_steps_are_booked_up_to_now(tmp_path: Path) -> None:
     """Two of its five steps lie in the quarter that goes on."""
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
@@ -444,7 +444,7 @@ def test_a_lost_epoch_of_shorter_steps_is_booked_up_to_now(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("begins", [FIRST, FIRST + 3], ids=["published", "booked as lost"])
-def test_an_epoch_of_shorter_steps_begins_after_what_is_published_or_lost(
+def test_terms_of_shorter_steps_begin_after_what_is_published_or_lost(
     tmp_path: Path, begins: int
 ) -> None:
     world = World(service(tmp_path))
@@ -461,9 +461,7 @@ def test_an_epoch_of_shorter_steps_begins_after_what_is_published_or_lost(
 @pytest.mark.parametrize(
     "lost", [["witness"], ["witness", "meters"]], ids=["there", "on a new disk"]
 )
-def test_a_refused_new_epoch_leaves_the_meter_store_as_it_is(
-    tmp_path: Path, lost: list[str]
-) -> None:
+def test_refused_new_terms_leave_the_meter_store_as_it_is(tmp_path: Path, lost: list[str]) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
     copy = save(world.made, "copy")

@@ -72,7 +72,7 @@ def kept(found: dict[str, LedgerState], promises: tuple[float, float]) -> bool:
 def test_a_house_keeps_its_promise_over_two_zones(
     tmp_path: Path, promises: tuple[float, float], behind: int
 ) -> None:
-    """Also where an epoch of the zone it comes to begins before the last price of the other."""
+    """Also where terms of the zone it comes to begin before the last price of the other."""
     border = BEGINS + HORIZON * QUARTER
     run(tmp_path, elm := street("elm", ("h", "i"), BEGINS, promises[0]), HORIZON)
     run(tmp_path, oak := street("oak", ("j",), BEGINS, promises[1]), 0)

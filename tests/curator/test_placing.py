@@ -1,4 +1,4 @@
-"""Clamps of a service file are part of the terms of an epoch."""
+"""Clamps of a service file are part of the terms."""
 
 from __future__ import annotations
 

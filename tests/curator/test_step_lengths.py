@@ -1,4 +1,4 @@
-"""Epochs whose steps differ in length: compared by time, since their numbers differ as well."""
+"""Terms whose steps differ in length: compared by time, since their numbers differ as well."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def verified(file: Path, lines: bytes) -> str:
 
 
 def lengths(folder: Path, *seconds: int) -> ZoneService:
-    """Epochs of so many steps each, one after the other; the last one."""
+    """Terms of so many steps each, one after the other; the last ones."""
     at, made = BEGINS, service_of()
     for number, length in enumerate(seconds):
         made, _ = two(length, at=at)
@@ -110,7 +110,7 @@ def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
 
     later.play(story, new_terms=True)
     heads = {one["head"] for one in later.shown.values()}
-    assert len(heads) == 2  # no price of the epoch before is in force any more
+    assert len(heads) == 2  # no price of the terms before is in force any more
     history, releases = History([new]), later.standing().releases
     history.fill("elm", releases[:2])
     _, sent = prices._releases_after(history, "elm", None)
@@ -171,7 +171,7 @@ FIRST = START // 900
 
 
 def told(seconds: int, begins: int) -> list[tuple[str, dict[str, Any]]]:
-    """Three steps of 900 s, a booked gap of one more, then an epoch."""
+    """Three steps of 900 s, a booked gap of one more, then new terms."""
     return [
         ("genesis", dict(bodies.genesis("production", KEY.public, START - 60))),
         ("terms", bodies.terms("ab" * 32, first=FIRST, seconds=900)),
@@ -194,7 +194,7 @@ def release(t: int) -> dict[str, Any]:
     ("seconds", "ago"),
     [*((900, ago) for ago in (3, 2, 1, 0, -1)), *((1800, ago) for ago in (1, 0, -1))],
 )
-def test_chain_and_script_agree_on_where_an_epoch_may_begin(
+def test_chain_and_script_agree_on_where_terms_may_begin(
     tmp_path: Path, seconds: int, ago: int
 ) -> None:
     """After all that is published or lost, by time."""

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator import terms
 from hushgrid.curator.gaps import book, resume_zones
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
@@ -22,7 +21,7 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.records import LedgerEntry, Record, TermsRecord
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer
@@ -179,17 +178,28 @@ def test_the_command(
 def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
     then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch is lost and named; or it is on record and its charge is not, whatever follows."""
+    """The terms are lost and named; or they are on record and their charge is not."""
     elm, _ = two()
-    pooled = replace(elm, learned=Provenance(epsilon=1.2, homes=9, digest="a" * 64))
+    pooled = replace(
+        elm,
+        learned=Provenance(
+            epsilon=1.2, homes=9, digest="a" * 64, first_reading=0, last_reading=900
+        ),
+    )
     if then == "lost":
         with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
             book(elm, it._ledger, [replace(pooled, policy=replace(pooled.policy, epsilon=0.4))])
     else:
         with monkeypatch.context() as crash:
-            crash.setattr(terms, "charge", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
+            write = Ledger.write
+
+            def killed(ledger: Ledger, entry: LedgerEntry) -> None:
+                write(ledger, entry)
+                assert not isinstance(entry, TermsRecord)
+
+            crash.setattr(Ledger, "write", killed)
+            with pytest.raises(AssertionError):
                 run_on(tmp_path, pooled, 0)
         assert standing(tmp_path, "elm").terms is not None
     if then == "start":
@@ -206,7 +216,7 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
 
 
 @pytest.mark.parametrize("of", ["lost", "present"])
-def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
+def test_a_promise_about_an_interval_holds_after_terms_are_booked_as_lost(
     tmp_path: Path, of: str
 ) -> None:
     """The lost one had the promise, or the one in whose place it was; by what both really said."""
@@ -270,7 +280,7 @@ def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
     assert again.standing("oak").current[-1].source == "readings"
 
 
-def test_a_house_that_was_in_no_zone_for_an_epoch_is_still_known(world: World) -> None:
+def test_a_house_that_was_in_no_zone_for_a_while_is_still_known(world: World) -> None:
     alone = new_terms(world, ELM, ("oak-0", "oak-1", "oak-2"), world.t)
     alone.play(lambda world: world.whole(1), new_terms=True)
     again = new_terms(alone, ELM, OAK, alone.t)
@@ -292,7 +302,7 @@ def test_a_roster_that_published_nothing_is_corrected_without_a_transfer(world: 
 
 
 def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -> None:
-    """Its first epoch needs no flag."""
+    """Its first terms need no flag."""
     ash = replace(zone("ash", 1, begins=world.t * QUARTER), meters=("elm-1",))
     made = World(service(world.made.key.parent, ash), world.t)
     with pytest.raises(LedgerError, match=r"house 1 of zone 'ash' was in zone 'elm'"):
@@ -302,7 +312,7 @@ def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -
 
 
 @pytest.mark.parametrize("meter", ["elm-9", "elm-1"])
-def test_a_new_zone_is_new_until_its_first_epoch(world: World, meter: str) -> None:
+def test_a_new_zone_is_new_until_its_first_terms(world: World, meter: str) -> None:
     """A transfer that was refused, or that of one house, opened it to every other house."""
     ash = replace(zone("ash", 2, begins=world.t * QUARTER), meters=("ash-0", "ash-1"))
     both = service(world.made.key.parent, *world.made.zones, ash)
@@ -322,10 +332,10 @@ def test_a_new_zone_is_new_until_its_first_epoch(world: World, meter: str) -> No
     assert any(f"house {number} of zone 'ash' was in zone 'elm'" in one for one in problems)
 
 
-def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_own(
+def test_terms_that_published_nothing_go_on_with_houses_that_are_still_theirs(
     world: World,
 ) -> None:
-    """Elm published about the house after oak's epoch had begun with it."""
+    """Elm published about the house after oak's terms had begun with it."""
     early = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t)
     early.play(lambda _: iter(()), new_terms=True)
     elm = replace(zone("elm", 5, begins=world.t * QUARTER))

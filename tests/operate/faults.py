@@ -235,7 +235,7 @@ class World:
             standing = self.standing(one.id)
             _judge_order(standing)
             found |= {release.head: release for release in standing.releases}
-            assert statuses[one.id].t == standing.done
+            assert statuses[one.id].t == standing.reach_step
             self._judge_counts(one, standing)
         for head, price in self.shown.items():
             assert head in found, "something was shown that the ledger lacks"

@@ -56,7 +56,7 @@ def test_a_zone_with_a_lost_size_and_a_silent_step(tmp_path: Path, policy: Polic
 
 
 @pytest.mark.soak
-def test_two_epochs_of_blocks(tmp_path: Path) -> None:
+def test_blocks_under_terms_that_begin_twice(tmp_path: Path) -> None:
     """The first one stops within a block; the second one learns from its releases."""
     zone = replace(blocks(), policy=RELEASES)
     noise = Stepwise(4, "elm")
@@ -70,7 +70,7 @@ def test_two_epochs_of_blocks(tmp_path: Path) -> None:
     assert [float(one.total[0]) for one in found.houses] == pytest.approx([0.8, 0.8])
 
 
-def test_leakage_over_the_border_of_two_epochs(tmp_path: Path) -> None:
+def test_leakage_over_the_border_of_two_terms(tmp_path: Path) -> None:
     """The second one cuts a block of the first off; the oracle is that of the service's tests."""
     life = Life(tmp_path, BEGINS)
     life.go_on(20)  # two steps into the block of eight

@@ -434,7 +434,7 @@ def publish(folder: Folder, steps: int, brought: bool = False) -> int:
 OUT = "ab" * 32
 
 
-def test_check_knows_the_running_epoch(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_knows_the_running_terms(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     publish(folder, 0, brought=True)
     assert publish(folder, 1) == 1
     before = folder.content()

@@ -170,7 +170,7 @@ def test_what_releases_teach_is_forgotten_with_the_day() -> None:
     assert left[[0, 96, 192]] == pytest.approx(0.04)
     assert (np.diff(left[:96]) < 0).all()
     assert left[1] == pytest.approx(
-        1 / (1 / 0.04 + week.load[0] ** 2 / (week.kept + week.noise)[0])
+        1 / (1 / 0.04 + week.load[0] ** 2 / (week.below_variance + week.noise)[0])
     )
     assert not week.factor(0.0).any()
 

@@ -499,38 +499,38 @@ def _rosters(make: MakeMeterStore, zone: str) -> None:
         for other, interval in ((["b", "a"], 900), (["a"], 900), (["a", "b"], 1800)):
             with _meter_refused("another roster"):
                 store.open_zone(zone, other, interval)
-        with _meter_refused("a new epoch while an interval is open"):
+        with _meter_refused("another roster while an interval is open"):
             store.reopen(zone, ["b"], 1800)
-        with _meter_refused("a new epoch that begins in an interval with readings"):
+        with _meter_refused("another roster that begins in an interval with readings"):
             store.reopen(zone, ["b"], 1800, 900)
         store.close(zone, 900)
     with make() as store:
         with _meter_refused("another roster after a restart"):
             store.open_zone(zone, ["b"], 900)
         store.reopen(zone, ["c", "b", "a"], 1200)
-        # the old epoch ended at 1800, in the middle of the interval from 1200
+        # the old roster ended at 1800, in the middle of the interval from 1200
         _expect(store.last_closed(zone), 1200, "last closed on the new grid")
         _expect(
             _put(store, zone, (0, 1200, 1200, 1), (2, 2400, 1200, 5)), Counts(1, 0, 0, 1), "new"
         )
         _holds(store, zone, 2400, [None, None, 5])
-        with _meter_refused("an interval of the old epoch"):
+        with _meter_refused("an interval of the old roster"):
             store.get(zone, 0)
     with make() as store:
         with _meter_refused("the old roster"):
             store.open_zone(zone, ["a", "b"], 900)
         store.open_zone(zone, ["c", "b", "a"], 1200)
         _holds(store, zone, 2400, [None, None, 5])
-        with _meter_refused("a new epoch of a zone that is not there"):
+        with _meter_refused("another roster of a zone that is not there"):
             store.reopen(zone + " other", ["a"], 900)
         store.reopen(zone, ["d"], 1200, 3600)  # closes the interval from 2400 with its readings
-        _expect(store.last_closed(zone), 2400, "last closed before the new epoch")
-        _expect(_put(store, zone, (0, 2400, 1200, 1)), Counts(late=1), "of the old epoch")
-        _expect(_put(store, zone, (0, 3600, 1200, 6)), Counts(1), "of the new epoch")
+        _expect(store.last_closed(zone), 2400, "last closed before the new roster")
+        _expect(_put(store, zone, (0, 2400, 1200, 1)), Counts(late=1), "of the old roster")
+        _expect(_put(store, zone, (0, 3600, 1200, 6)), Counts(1), "of the new roster")
     with make() as store:
         store.open_zone(zone, ["d"], 1200)
         _holds(store, zone, 3600, [6])
-        with _meter_refused("an interval of the old epoch"):
+        with _meter_refused("an interval of the old roster"):
             store.get(zone, 2400)
 
 
@@ -614,7 +614,7 @@ def _begins(make: MakeMeterStore, zone: str) -> None:
         _expect(store.begin(zone, 3600, 900), 1800, "the first interval after a restart")
         _expect(_put(store, zone, (0, 900, 450, 1)), Counts(late=1), "a reading of one left out")
         _expect(_put(store, zone, (0, 1800, 900, 1)), Counts(accepted=1), "a reading of the first")
-        _expect(store.begin(zone, 5400, 2700), 5400, "the first interval of a later epoch")
+        _expect(store.begin(zone, 5400, 2700), 5400, "the first interval of later terms")
         _expect(store.begin(zone, 2700, 2700), 2700, "one that is earlier by a clock set back")
 
 

@@ -1,4 +1,4 @@
-"""Public covariates: from their sources into the ledger, over restarts, epochs and audits."""
+"""Public covariates: from their sources into the ledger, over restarts, new terms and audits."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_what_a_checkpoint_has_leads_to_the_same(tmp_path: Path) -> None:
     whole = ran(tmp_path / "a", zone, (9,))
     ran(tmp_path / "b", zone, (6,))
     with curator(tmp_path / "b", zone, Shown(), now=BEGINS + 6 * 900) as it:
-        it.keep_checkpoint(every=1)
+        it.keep_checkpoint(spacing=1)
         assert it._replay.to_arrays()
     parts = ran(tmp_path / "b", zone, (3,), t=7)
     assert [one.release for one in parts[-3:]] == [one.release for one in whole[-3:]]
@@ -177,7 +177,9 @@ def test_a_late_value_changes_nothing_earlier(tmp_path: Path) -> None:
     assert again.covariates == {"temperature": None, "holiday": None}
 
 
-def _epochs(folder: Path, policy: Policy, later: Policy) -> tuple[ZoneService, list[ReleaseRecord]]:
+def _two_terms(
+    folder: Path, policy: Policy, later: Policy
+) -> tuple[ZoneService, list[ReleaseRecord]]:
     ran(folder, service(policy=policy), (8,))
     second = service(policy=later, begins=BEGINS + 11 * 900)
     found = ran(folder, second, (2, 4), new_terms=True)
@@ -185,8 +187,8 @@ def _epochs(folder: Path, policy: Policy, later: Policy) -> tuple[ZoneService, l
 
 
 @pytest.mark.parametrize("later", [ALONE, replace(ALONE, covariates=(HOLIDAY, WARMTH))])
-def test_a_new_epoch_continues_by_the_names_of_covariates(tmp_path: Path, later: Policy) -> None:
-    zone, found = _epochs(tmp_path, ALONE, later)
+def test_new_terms_continue_by_the_names_of_covariates(tmp_path: Path, later: Policy) -> None:
+    zone, found = _two_terms(tmp_path, ALONE, later)
     assert found[0].covariates == {**weather(zone.begins), "holiday": None}
     with open_store(str(tmp_path / "ledger.db")) as store:
         records = [
@@ -201,13 +203,13 @@ def test_a_new_epoch_continues_by_the_names_of_covariates(tmp_path: Path, later:
         assert isinstance(state.public, FollowedKnowledge)
         names = [one.name for one in later.covariates]
         learnt = dict(zip(names, state.public.bank.mean[:, 3 : 3 + len(names)].T, strict=True))
-    assert learnt["temperature"].any(), "its coefficient is learnt from both epochs"
+    assert learnt["temperature"].any(), "its coefficient is learnt under both terms"
     assert not learnt["holiday"].any()
 
 
 @pytest.mark.parametrize("policy", [FILTER, ALONE], ids=["filter", "releases"])
 def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
-    zone, _ = _epochs(tmp_path, policy, policy)
+    zone, _ = _two_terms(tmp_path, policy, policy)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     terms = [terms_of(service(policy=policy)), terms_of(zone)]
     made = certify(evidence, terms)
@@ -224,7 +226,7 @@ def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
 
 def test_a_ledger_of_before_goes_on_with_covariates(tmp_path: Path) -> None:
     """Releases without the field are followed with a missing value; exports verify."""
-    _, found = _epochs(tmp_path, replace(ALONE, covariates=()), ALONE)
+    _, found = _two_terms(tmp_path, replace(ALONE, covariates=()), ALONE)
     assert found[-1].covariates is not None
     with open_store(str(tmp_path / "ledger.db")) as store:
         records = list(store.records("elm"))

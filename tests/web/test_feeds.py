@@ -409,7 +409,7 @@ def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:
     assert {guess.rate for guess in found.guesses} == {0.31}
     assert {guess.within for guess in found.guesses} == {None}
     assert set(found.ranges) == {T}, "a fallback has no range"
-    for earlier in ([], [release(-5)]):  # before the epoch's first release
+    for earlier in ([], [release(-5)]):  # before the week's first release
         found = Forecaster(zone).after(earlier, START)
         assert [guess.start for guess in found.guesses] == [START + 900 * i for i in range(96)]
         assert found.ranges == {}

@@ -554,6 +554,11 @@ class FollowedKnowledge:
         """The noise law of the releases."""
         return self.model.shape
 
+    @property
+    def oldest(self) -> float:
+        """The step before step 1 after which releases are followed."""
+        return -_REMEMBERED * 24 / self.bank.hours
+
     def continued(self, earlier: Sequence[EarlierRelease]) -> FollowedKnowledge:
         """The knowledge before step 1, where releases were published before it.
 
@@ -564,7 +569,7 @@ class FollowedKnowledge:
         Returns:
             The knowledge, with the filters after them and the last share of the model.
         """
-        recent = [one for one in earlier if one.t > -_REMEMBERED * 24 / self.bank.hours]
+        recent = [one for one in earlier if one.t > self.oldest]
         if not recent:
             return self
         first = recent[0].t

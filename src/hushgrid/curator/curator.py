@@ -160,12 +160,12 @@ class PriceFile:
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Write all prices where one has changed; OSError where that fails."""
-        found = self._prices | {zone.id: prices.price}
-        if found == self._prices:
+        all_prices = self._prices | {zone.id: prices.price}
+        if all_prices == self._prices:
             return
-        self._beside.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+        self._beside.write_text(json.dumps(all_prices, indent=2, sort_keys=True) + "\n")
         self._beside.replace(self._path)
-        self._prices = found
+        self._prices = all_prices
 
 
 def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
@@ -224,24 +224,24 @@ class Inside:
         """
         if draws is None:
             return cls(None, None, None, None, None, None, away)
-        own = draws.calibration
+        calibration = draws.calibration
         law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
-            law, steps = schedule.noise, schedule.block(own.t).get("length", 1)
+            law, steps = schedule.noise, schedule.block(calibration.t).get("length", 1)
         return cls(
-            own.scale,
-            own.epsilon,
-            own.epsilon_any,
-            own.house,
-            own.model,
-            len(own.protected),
+            calibration.scale,
+            calibration.epsilon,
+            calibration.epsilon_any,
+            calibration.house,
+            calibration.model,
+            len(calibration.protected),
             away,
-            noise_spread(law, own.scale, steps),
+            noise_spread(law, calibration.scale, steps),
         )
 
 
-def why(zone: ZoneService, inside: Inside) -> str:
+def explanation(zone: ZoneService, inside: Inside) -> str:
     """Explain the noise of the next release in one sentence.
 
     Args:
@@ -261,10 +261,12 @@ def why(zone: ZoneService, inside: Inside) -> str:
     bound = int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
     export = int(zone.scenario.zone.export[inside.house])
-    both = f" and {export:,} Wh of export" if export else ""
-    who = f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{both}) under {by}"
+    feeding = f" and {export:,} Wh of export" if export else ""
+    house = (
+        f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{feeding}) under {by}"
+    )
     return (
-        f"{who} needs the most noise of the {inside.protected:,} protected houses:"
+        f"{house} needs the most noise of the {inside.protected:,} protected houses:"
         f" {inside.scale:,.0f} Wh, so that one price loses at most {inside.epsilon:.3g}."
     )
 
@@ -360,7 +362,7 @@ class Curator:
         self._missing: int | None = None
         self._purged = -math.inf
         self._old = False
-        self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
+        self._blocks: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
         self._until = -1  # blocks that began before have no key [UTC s]
         self._swept = ""  # terms since whose start here no M of others is kept
         self.doubt: str | None = None
@@ -369,10 +371,10 @@ class Curator:
         self._checkpoint = 0  # the number of its record
         if checkpoint is not None:
             self._checkpoint = checkpoint.seq
-            used = self._replay.follow(ledger.standing).resume(checkpoint)
-            if not used:
-                why = "it has another state than that of the present terms"
-                log.warning("checkpoint not used", extra={"zone": service.id, "why": why})
+            agrees = self._replay.follow(ledger.standing).resume(checkpoint)
+            if not agrees:
+                reason = "it has another state than that of the present terms"
+                log.warning("checkpoint not used", extra={"zone": service.id, "why": reason})
         self._fold()
 
     @classmethod
@@ -446,7 +448,7 @@ class Curator:
             if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            service = in_week(service, ledger.standing.done + 1)
+            service = in_week(service, ledger.standing.reach_step + 1)
             ways = (publishers, mode, watch, checkpoint, covariates, present)
             curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
@@ -470,11 +472,11 @@ class Curator:
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
 
-    def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
+    def _skip_what_was_before(self, now: float, begin_time: int | None = None) -> None:
         """A zone whose terms have published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: they were there before it. Which houses
-        those are, and incomplete readings, play no part. `known` [UTC s]: where it begins, if
+        those are, and incomplete readings, play no part. `begin_time` [UTC s]: where it begins, if
         the caller knows. The meter store keeps where it begins: what a start leaves out, a later
         one does not publish. The intervals before are not closed here but with the first that is
         published: what the meter store has closed was to be published.
@@ -483,19 +485,19 @@ class Curator:
             return
         first, seconds = self.start_of(self.t), self.service.seconds
         zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
-        for start in () if known is not None else self._meters.open_intervals(zone):
+        for start in () if begin_time is not None else self._meters.open_intervals(zone):
             if first <= start < begins and _reported(self._meters.get(zone, start)):
                 begins = start
-        if known is None:
+        if begin_time is None:
             begins = self._meters.begin(zone, max(begins, first), first)
         else:
-            begins = min(begins, max(known, first))
+            begins = min(begins, max(begin_time, first))
         if begins > first:
             self._pass_over((begins - first) // seconds)
 
     def _skip_gaps(self) -> None:
         """Steps that may have been published and lost are not published."""
-        self.leave_out_until(self.start_of(self._ledger.standing.done + 1))
+        self.leave_out_until(self.start_of(self._ledger.standing.reach_step + 1))
 
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
@@ -518,12 +520,12 @@ class Curator:
     def _doubted(self, now: float, ahead: float) -> str | None:
         """Why the clock may be wrong; says so once in the log."""
         most = self.service.clock_limit * self.service.seconds
-        found = STEPPED if ahead > most else OLD if self._old else None
+        doubt = STEPPED if ahead > most else OLD if self._old else None
         if self._last is not None and now < self._last.published_at - most:
-            found = BEHIND
-        if found is not None and found != self.doubt:
-            log.error("clock in doubt", extra={"zone": self.service.id, "why": found})
-        return found
+            doubt = BEHIND
+        if doubt is not None and doubt != self.doubt:
+            log.error("clock in doubt", extra={"zone": self.service.id, "why": doubt})
+        return doubt
 
     @property
     def transfers(self) -> tuple[TransferRecord, ...]:
@@ -584,7 +586,7 @@ class Curator:
         Returns:
             What was released; nothing while the clock is in doubt.
         """
-        made: list[ReleaseRecord] = []
+        releases: list[ReleaseRecord] = []
         self._retry(now)
         self.confirmed = self._ledger.asked_to_resume
         if self.confirmed:
@@ -594,8 +596,8 @@ class Curator:
             ahead, self._old = 0.0, False
         self.doubt = self._doubted(now, ahead)
         if self.doubt is not None:
-            return made
-        while self.next_due() <= now and len(made) < most:
+            return releases
+        while self.next_due() <= now and len(releases) < most:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
                 self._leave_out(min(behind - LATE + 1, AT_ONCE))
@@ -604,10 +606,10 @@ class Curator:
                 break
             self.renew()
             self._expected()  # whether a reading is missing or not: the time taken shows nothing
-            made.append(self.tick(now))
+            releases.append(self.tick(now))
         self.renew()
         self._expected()
-        return made
+        return releases
 
     def renew(self) -> None:
         """Go on with the steps of the next week, where those of the present one are over.
@@ -633,19 +635,19 @@ class Curator:
         self.leave_out_until(self.start_of(t))
         log.info("next week begun", extra={"zone": self.service.id, "t": t})
 
-    def keep_checkpoint(self, every: int = EVERY) -> None:
+    def keep_checkpoint(self, spacing: int = EVERY) -> None:
         """Learn from a few releases that were published, and keep a checkpoint where one is due.
 
         Outside of a tick: nothing that is published depends on it.
 
         Args:
-            every: Records since the last checkpoint, then one is due.
+            spacing: Records since the last checkpoint, then one is due.
 
         Raises:
             LedgerError: It cannot be written.
         """
         self._replay.learn(LEARNED)
-        if self._last is None or self._last.seq - self._checkpoint < every:
+        if self._last is None or self._last.seq - self._checkpoint < spacing:
             return
         arrays = self._replay.to_arrays()
         if arrays is not None:
@@ -681,13 +683,12 @@ class Curator:
         log.info("released", extra=self._line(published))
         return published
 
-    def _line(self, one: ReleaseRecord) -> dict[str, Any]:
+    def _line(self, release: ReleaseRecord) -> dict[str, Any]:
         """What is logged of a release; only a terminal shows its price."""
         places = 4 if self.service.digits is None else self.service.digits
-        price = (
-            f"{one.rate:.{places}f} {self.service.currency}/kWh from {utc(one.applies_start)} on"
-        )
-        return {"zone": self.service.id, "t": one.t, "source": one.source, "price": price}
+        unit, start = f"{self.service.currency}/kWh", utc(release.applies_start)
+        price = f"{release.rate:.{places}f} {unit} from {start} on"
+        return {"zone": self.service.id, "t": release.t, "source": release.source, "price": price}
 
     def _body(self, start: int, now: float) -> dict[str, Any]:
         """What to record."""
@@ -708,16 +709,16 @@ class Curator:
         draws = self._draws if self._missing < interval.houses else None
         if not self._usable:
             rate = self.service.fallback_rate
-            given = feed_in_rate(None, self._scenario.tariff)
-            made = ReleaseRecord.stand_in(
-                self.service.id, "fallback", t=self.t, rate=rate, feed_in=given, **when
+            feed_in = feed_in_rate(None, self._scenario.tariff)
+            record = ReleaseRecord.stand_in(
+                self.service.id, "fallback", t=self.t, rate=rate, feed_in=feed_in, **when
             )
-            return made.to_body()
+            return record.to_body()
         if draws is None:
             rates = self._replay.state.rates
             law = self._replay.public.predicted(rates)
             guess = float((law.weights * law.mean).sum())
-            made = ReleaseRecord.stand_in(
+            record = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",
                 t=self.t,
@@ -728,14 +729,14 @@ class Curator:
                 offset=self._scenario.tariff.offset or None,
                 **when,
             )
-            return made.to_body()
+            return record.to_body()
         cut = self._replay.state.zone
         low = self._scenario.zone.low_ends(cut)
-        found = interval.tally(cut, lambda: self._expected() - low)
+        tally = interval.tally(cut, lambda: self._expected() - low)
         state = self._replay.state
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
-        release, _ = step(state, found, draws)
+        release, _ = step(state, tally, draws)
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
@@ -753,7 +754,7 @@ class Curator:
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
-        self._usable, self._block_lost, self._begun = True, False, False
+        self._usable, self._block_lost, self._block_begun = True, False, False
         self._held = self._ledger.standing.gap is not None
         over = self._replay.state.t > self.service.policy.horizon
         try:
@@ -763,7 +764,7 @@ class Curator:
             if self._block_lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
-            mark = self._kept[0].mark if self._kept and self._kept[0] else 0
+            mark = self._blocks[0].mark if self._blocks and self._blocks[0] else 0
             draws = prepare(self._replay.state, noise, size, mark, calibration)
         except HorizonError:
             return None
@@ -808,7 +809,7 @@ class Curator:
         the block is published or may be.
         """
         state, policy, standing = self._replay.state, self.service.policy, self._ledger.standing
-        zone, kept, size, terms = self.service.id, None, None, standing.terms
+        zone, block, size, terms = self.service.id, None, None, standing.terms
         assert terms is not None
         opens: int | None = None
         # before the first release of terms a start may begin earlier than the last one did
@@ -820,35 +821,35 @@ class Curator:
         if policy.schedule.lengths and calibration is not None:
             scale = calibration.scale
             first, last = (self._first + t - 1 for t in policy.schedule.span(state.t))
-            begun, opens = last_block(standing), self.start_of(first)
-            self._begun = first == begun.get("first")
-            kept = NoiseBlock(terms.head, opens, scale, self._mark(begun))
-            if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
-                (kept,) = self._kept
-            assert kept is not None
-            gone = (one for one in standing.gaps if one.seq > terms.seq)
-            if not any(gap.first <= last and first <= gap.last for gap in gone):
+            open_block, opens = last_block(standing), self.start_of(first)
+            self._block_begun = first == open_block.get("first")
+            block = NoiseBlock(terms.head, opens, scale, self._mark(open_block))
+            if not self._block_begun and any(block[:-1] == old[:-1] for old in self._blocks if old):
+                (block,) = self._blocks
+            assert block is not None
+            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
+            if not any(gap.first <= last and first <= gap.last for gap in gaps):
                 source = self._noise
                 if isinstance(source, Stepwise):
                     source = source.of_block(first)
                 draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone, kept, None if self._begun else draw)
+                size = self._meters.noise_size(zone, block, None if self._block_begun else draw)
             self._block_lost = size is None
-            kept = None if self._block_lost else kept
-        if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
-            others, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=others)
-            self._kept, self._until = (kept,), until
+            block = None if self._block_lost else block
+        if (self._blocks, self._until) != ((block,), until):  # what is no longer of use is erased
+            other_terms, self._swept = self._swept != terms.head, terms.head
+            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=other_terms)
+            self._blocks, self._until = (block,), until
         return size
 
-    def _mark(self, begun: Mapping[str, int]) -> int:
+    def _mark(self, block: Mapping[str, int]) -> int:
         """The mark of the draw that an open block's releases state, or that of a new draw.
 
         A store may be put back, or follow its primary from behind, and hold the M of an earlier
         draw: two sizes in a block would lose twice.
         """
-        if self._begun:
-            return begun["mark"]
+        if self._block_begun:
+            return block["mark"]
         return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
     def _leave_out(self, steps: int) -> None:
@@ -898,7 +899,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     if standing is None:
         return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
     state = _state(zone, standing, now)
-    t = standing.done if standing.releases else 0
+    t = standing.reach_step if standing.releases else 0
     return Status(zone.id, t, room_of(zone, standing), None, state)
 
 
@@ -918,10 +919,10 @@ def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
     if standing.gap is not None:
         return UNTIL_RESUMED
     if not standing.releases:
-        return _not_begun(zone, (standing.done + 1) * zone.seconds, now)
+        return _not_begun(zone, (standing.reach_step + 1) * zone.seconds, now)
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
-    due = (standing.done + 2) * zone.seconds + zone.grace
+    due = (standing.reach_step + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     last = standing.releases[-1]

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.curator.terms import (
     as_begun,
-    charge,
+    charges_due,
     check_same,
     digest_of,
     first_of,
@@ -65,7 +65,7 @@ def note_loss(
     meters: IntervalSource | None,
     now: float,
     *,
-    named: bool = False,
+    has_lost_terms: bool = False,
 ) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
@@ -76,69 +76,76 @@ def note_loss(
 
     Args:
         service: The zone.
-        ledger: Its ledger, open for writing; `ledger.found` says how it was found.
+        ledger: Its ledger, open for writing; `ledger.opening` says how it was found.
         meters: The meter store, which closes each interval before it is published: the second
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
             stopped before it published. Not so where the ledger came there from another place.
         now: [UTC s]
-        named: The operator has named the terms that may be lost.
+        has_lost_terms: The operator has named the terms that may be lost.
 
     Raises:
         LedgerError: The clock is behind the last release, so that the gap would be too short; or
             terms are known to be lost, and the operator has not named them.
     """
-    standing, found = ledger.standing, ledger.found
+    standing, opening = ledger.standing, ledger.opening
     terms, before = standing.terms, standing.gap
-    if terms is None or found.complete:
+    if terms is None or opening.complete:
         return
-    if found.other and not named:
+    if opening.other_terms and not has_lost_terms:
         raise LedgerError(
             f"records of other terms of zone {service.id!r} than the ledger's last ones are lost,"
             f" and what followed them may be too.{_NAME_IT}"
         )
     closed = None if meters is None else meters.last_closed(service.id)
-    here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
-    here = here and not found.since
+    shares_server = (
+        opening.timeline is not None
+        and meters is not None
+        and meters.timeline() == opening.timeline
+    )
+    shares_server = shares_server and not opening.since
     # by time: terms that were set aside number later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing)
     causes: dict[Cause, bool] = {
-        "fork": found.forked is not None,
-        "witness": found.lost,
-        "failover": bool(found.moved)
-        or (found.since > reach and (found.moved is None or not standing.reach)),
-        "meters": beyond and (found.moved is None or (found.blind and not here)),
+        "fork": opening.forked is not None,
+        "witness": opening.lost,
+        "failover": bool(opening.moved)
+        or (opening.since > reach and (opening.moved is None or not standing.reach)),
+        "meters": beyond and (opening.moved is None or (opening.blind and not shares_server)),
     }
-    why = next((cause for cause, holds in causes.items() if holds), None)
-    if why is None:
+    cause = next((name for name, holds in causes.items() if holds), None)
+    if cause is None:
         return
-    if why != "meters":
+    if cause != "meters":
         _check_clock(service, standing, now)
     seconds = terms.seconds
-    first, last = standing.done + 1, max(found.last_t, (closed or 0) // seconds if beyond else 0)
+    first, last = (
+        standing.reach_step + 1,
+        max(opening.last_t, (closed or 0) // seconds if beyond else 0),
+    )
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
-    if found.forked is not None:
-        first, last = min(first, found.forked[0]), max(last, found.forked[1])
-    if found.forked is None or found.lost or found.moved or beyond:
+    if opening.forked is not None:
+        first, last = min(first, opening.forked[0]), max(last, opening.forked[1])
+    if opening.forked is None or opening.lost or opening.moved or beyond:
         last = max(last, due)
-    least, heads = found.least, found.heads
+    least, heads = opening.least, opening.heads
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
-        again, known = heads in (before.heads or ""), before.least or 0.0
-        least = known if again else sum_up([least, known])
-        heads = (before.heads or "") + ("" if again else heads)
+        is_repeat, least_before = heads in (before.heads or ""), before.least or 0.0
+        least = least_before if is_repeat else sum_up([least, least_before])
+        heads = (before.heads or "") + ("" if is_repeat else heads)
         if (first, last) == (before.first, before.last):
-            if again:
+            if is_repeat:
                 return
             last += 1
     # steps before the terms have no place in a gap of them: `largest_loss` counts them
     first = max(first, terms.first)
-    if last < first and why == "failover" and (due + 1) * seconds <= reach:
+    if last < first and cause == "failover" and (due + 1) * seconds <= reach:
         return
     last = max(first, last)
-    ledger.write(GapRecord(first, last, why, min(least, MOST) or None, heads or None))
-    fields = {"zone": service.id, "first": first, "last": last, "why": why}
+    ledger.write(GapRecord(first, last, cause, min(least, MOST) or None, heads or None))
+    fields = {"zone": service.id, "first": first, "last": last, "why": cause}
     log.error("releases may be lost; run hushgrid resume", extra=fields)
 
 
@@ -205,16 +212,16 @@ def largest_loss(
     gap, terms = standing.gap, standing.terms
     if gap is None or terms is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    _check_named(service, standing, lost_terms)
+    _check_lost_terms(service, standing, lost_terms)
     since = gap.first * terms.seconds if gap.first > terms.first else 0
     end = (gap.last + 1) * terms.seconds
-    each = [_most(service, since, end)]
-    each += [_most(one, since, end) for one in _others(service, lost_terms)]
-    known = math.inf if gap.least == MOST else gap.least or 0.0
-    return sum_up([known, *each])
+    losses = [_most(service, since, end)]
+    losses += [_most(zone, since, end) for zone in _without_present(service, lost_terms)]
+    least = math.inf if gap.least == MOST else gap.least or 0.0
+    return sum_up([least, *losses])
 
 
-def _check_named(
+def _check_lost_terms(
     service: ZoneService, standing: LedgerState, lost_terms: Sequence[ZoneService]
 ) -> None:
     """Refuse to book where terms may be lost that the file does not lead to.
@@ -226,8 +233,8 @@ def _check_named(
         return
     if gap.first > terms.first:
         return
-    releases = tuple(one for one in standing.releases if one.seq < gap.seq)
-    gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
+    releases = tuple(record for record in standing.releases if record.seq < gap.seq)
+    gaps = tuple(record for record in standing.gaps if record.seq < gap.seq)
     if replace(standing, releases=releases, gaps=gaps).reach < terms.begins:
         raise LedgerError(
             f"of the last terms of zone {service.id!r} nothing is on record, and terms that took"
@@ -235,10 +242,10 @@ def _check_named(
         )
 
 
-def _others(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
+def _without_present(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
     """The lost terms without the present ones."""
     present = (digest_of(service), service.since)
-    return [one for one in lost_terms if (digest_of(one), one.since) != present]
+    return [terms for terms in lost_terms if (digest_of(terms), terms.since) != present]
 
 
 def _most(service: ZoneService, start: int, end: int) -> float:
@@ -295,16 +302,17 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     if standing.gap is None or standing.terms is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost = _others(service, lost_terms)
-    read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
-    read += [(one.first, one.last) for one in standing.booked_now]
+    lost = _without_present(service, lost_terms)
+    read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
+    read += [(resume.first, resume.last) for resume in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
-    for one in (service, *lost):
-        charge(one, ledger)
+    for lost_service in (service, *lost):
+        for charge in charges_due(lost_service, ledger.standing):
+            ledger.write(charge)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, others=[ZoneAccount(one) for one in lost], anew=unknown
+        standing, first, last, others=[ZoneAccount(zone) for zone in lost], anew=unknown
     )
     if windows is not None and until is None:
         until = last
@@ -325,16 +333,20 @@ def _account_after(
     assert gap is not None
     start, stop = gap.first * seconds, (gap.last + 1) * seconds
     rows, ends = list[tuple[float, ...]](), [stop]
-    promised = [one for one in zones if interval_promise(one) is not None and one.since < stop]
-    for one in promised:
-        first, last = start // one.seconds, -(-stop // one.seconds) - 1
-        booked, end = ZoneAccount(one).after_loss(standing, first, last, unknown=unknown)
+    with_promise = [
+        service
+        for service in zones
+        if interval_promise(service) is not None and service.since < stop
+    ]
+    for service in with_promise:
+        first, last = start // service.seconds, -(-stop // service.seconds) - 1
+        booked, end = ZoneAccount(service).after_loss(standing, first, last, unknown=unknown)
         rows += booked
-        ends.append((end + 1) * one.seconds)
-    if not promised:
+        ends.append((end + 1) * service.seconds)
+    if not with_promise:
         return None, None
     until = -(-max(ends) // seconds) - 1
-    return tuple(rows) if len(promised) == 1 else to_rows(
+    return tuple(rows) if len(with_promise) == 1 else to_rows(
         (from_rows(tuple(rows)).merged(),), (max(row[0] for row in rows),)
     ), until
 
@@ -384,14 +396,14 @@ def resume_zones(
         LedgerError: The zone is unknown, its terms are not those of the ledger, or the service
             cannot be asked.
     """
-    given, deployment = deployment, as_begun(deployment)
-    chosen = [one for one in deployment.zones if zone in (None, one.id)]
-    if not chosen:
-        names = ", ".join(one.id for one in deployment.zones)
+    file, deployment = deployment, as_begun(deployment)
+    zones = [service for service in deployment.zones if zone in (None, service.id)]
+    if not zones:
+        names = ", ".join(service.id for service in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
     # the same file says that there were no other terms: it is read as the present one
-    lost = [deployment if other is given else other for other in lost_terms]
-    others = [one for other in lost for one in other.zones]
+    lost = [deployment if terms_file is file else terms_file for terms_file in lost_terms]
+    lost_zones = [service for terms_file in lost for service in terms_file.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(
@@ -401,9 +413,9 @@ def resume_zones(
                 witnesses.of(zone.id),
                 now,
                 patience,
-                [one for one in others if one.id == zone.id],
+                [service for service in lost_zones if service.id == zone.id],
             )
-            for zone in chosen
+            for zone in zones
         ]
 
 
@@ -414,7 +426,7 @@ def _resume_zone(
     witness: Witness,
     now: float,
     patience: float,
-    others: Sequence[ZoneService],
+    lost_terms: Sequence[ZoneService],
 ) -> Resumed:
     standing = _standing(store, service)
     if standing is None and not witness.tails():
@@ -424,8 +436,8 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            look_for_loss(deployment, service, ledger, now, named=bool(others))
-            if ledger.standing.terms is None and ledger.found.moved:
+            look_for_loss(deployment, service, ledger, now, has_lost_terms=bool(lost_terms))
+            if ledger.standing.terms is None and ledger.opening.moved:
                 raise LedgerError(
                     f"the ledger of zone {service.id!r} has no terms and is on another server than"
                     " before; start the service, which notes what may be lost, then run hushgrid"
@@ -435,21 +447,21 @@ def _resume_zone(
                 ledger.settle()
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
-            _reach_out(ledger, others)
-            book(service, ledger, others)
+            _reach_out(ledger, lost_terms)
+            book(service, ledger, lost_terms)
             ledger.settle()
-            return _told(service, ledger.standing)
+            return _outcome(service, ledger.standing)
     except LedgerHeldError:
         if standing is None:
             return Resumed(service.id, "no gap")
         if standing.gap is None:
-            return _confirmed(standing, witness, patience)
-        if others:
+            return _confirm_clock(standing, witness, patience)
+        if lost_terms:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost terms; stop the service,"
                 " and run the same command again."
             ) from None
-        _check_named(service, standing, others)
+        _check_lost_terms(service, standing, lost_terms)
     if not witness.ask(standing.gap.head):
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
@@ -460,19 +472,19 @@ def _resume_zone(
         time.sleep(min(0.2, patience))
         standing = _standing(store, service)
         if standing is not None and len(standing.booked) > booked:
-            return _told(service, standing)
+            return _outcome(service, standing)
     return Resumed(service.id, "asked")
 
 
-def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
+def _confirm_clock(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
     """Have the running service take its clock for right."""
     head = standing.head.digest
-    deadline, asked = time.monotonic() + patience, witness.ask(head)
-    while asked and witness.is_asked(head):
+    deadline, has_request = time.monotonic() + patience, witness.ask(head)
+    while has_request and witness.is_asked(head):
         if time.monotonic() > deadline:
             return Resumed(standing.zone, "asked")
         time.sleep(min(0.2, patience))
-    return Resumed(standing.zone, "confirmed" if asked else "no gap")
+    return Resumed(standing.zone, "confirmed" if has_request else "no gap")
 
 
 def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
@@ -482,7 +494,7 @@ def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
     been published too.
     """
     gap, terms = ledger.standing.gap, ledger.standing.terms
-    if gap and terms and any(one.seconds < terms.seconds for one in lost_terms):
+    if gap and terms and any(terms_zone.seconds < terms.seconds for terms_zone in lost_terms):
         ledger.write(replace(gap, last=gap.last + 1))
 
 
@@ -492,7 +504,7 @@ def look_for_loss(
     ledger: Ledger,
     now: float,
     *,
-    named: bool = False,
+    has_lost_terms: bool = False,
 ) -> None:
     """Run `note_loss` for a command, while the service does not run.
 
@@ -501,12 +513,12 @@ def look_for_loss(
         service: The zone.
         ledger: Its ledger, open for writing.
         now: [UTC s]
-        named: As for `note_loss`.
+        has_lost_terms: As for `note_loss`.
     """
     path = file_of(deployment.meters)
-    there = path is None or path.exists() or Path(deployment.meters).is_dir()
-    with open_meters(deployment.meters) if there else nullcontext() as meters:
-        note_loss(service, ledger, meters, now, named=named)
+    has_meters = path is None or path.exists() or Path(deployment.meters).is_dir()
+    with open_meters(deployment.meters) if has_meters else nullcontext() as meters:
+        note_loss(service, ledger, meters, now, has_lost_terms=has_lost_terms)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:
@@ -520,7 +532,7 @@ def _check_terms(service: ZoneService, standing: LedgerState) -> None:
         ) from None
 
 
-def _told(service: ZoneService, standing: LedgerState) -> Resumed:
+def _outcome(service: ZoneService, standing: LedgerState) -> Resumed:
     last = standing.booked[-1]
     epsilon = last.epsilon if math.isfinite(last.epsilon) else None
     return Resumed(service.id, "resumed", last.first, last.last, epsilon)

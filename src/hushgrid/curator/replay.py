@@ -55,22 +55,22 @@ class PublicReplay:
         rate = self.rates[-1] if self.rates else self._fallback
         self._pass(rate, t - self._first - len(self.rates))
 
-    def take(self, one: ReleaseRecord, learned: Knowledge | None = None) -> None:
+    def take(self, release: ReleaseRecord, learned: Knowledge | None = None) -> None:
         """Learn from the next release.
 
         Args:
-            one: The release.
+            release: The release.
             learned: What the public knows after it, where that was computed already.
         """
-        self.reach(one.t)
-        if one.source != "readings":
-            self._pass(one.rate)
+        self.reach(release.t)
+        if release.source != "readings":
+            self._pass(release.rate)
             return
         if learned is None:
-            known = informed(self.knowledge, one.covariates)
-            learned = known.after(one.load_hat, one.scale, self.rates)
+            knowledge = informed(self.knowledge, release.covariates)
+            learned = knowledge.after(release.load_hat, release.scale, self.rates)
         self.knowledge = learned
-        self.rates.append(one.rate)
+        self.rates.append(release.rate)
 
     def _pass(self, rate: float, steps: int = 1) -> None:
         if steps > 0:
@@ -89,8 +89,8 @@ def add_rates(
         first: The zone's step that the week begins with.
         fallback: The rate before the first release.
     """
-    for one in releases:
-        release = one.release
+    for record in releases:
+        release = record.release
         last = rates[-1] if rates else fallback
         rates += [last] * (release.t - first - len(rates))
         rates.append(release.rate)
@@ -124,9 +124,9 @@ class Replay:
         """Take the releases that are new."""
         releases = standing.current_from(self._first)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
-        known = self._standing is not None and self._standing.terms == standing.terms
+        has_terms = self._standing is not None and self._standing.terms == standing.terms
         self._standing = standing
-        if not known or last != self._last:
+        if not has_terms or last != self._last:
             self._taken, self._last = 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
@@ -139,12 +139,12 @@ class Replay:
 
     def copy(self) -> Replay:
         """An independent copy."""
-        made = copy(self)
-        made._pending, made._unread = deque(self._pending), deque(self._unread)
+        twin = copy(self)
+        twin._pending, twin._unread = deque(self._pending), deque(self._unread)
         if self._public is not None:
-            made._public = copy(self._public)
-            made._public.rates = list(self._public.rates)
-        return made
+            twin._public = copy(self._public)
+            twin._public.rates = list(self._public.rates)
+        return twin
 
     @property
     def state(self) -> State:
@@ -164,12 +164,12 @@ class Replay:
         if self._state.public is None:
             self._state = self._with_rates(self._state)
         while self._pending:
-            one = self._pending[0]
-            state = self._kept_up(self._state, one.t)
-            if one.source == "readings":
-                state = replay(state, one.in_week(self._first))
+            release = self._pending[0]
+            state = self._before(self._state, release.t)
+            if release.source == "readings":
+                state = replay(state, release.in_week(self._first))
             else:
-                state = skip(state, one.rate)
+                state = skip(state, release.rate)
             self._state = state
             self._pending.popleft()
         return self._state
@@ -177,14 +177,14 @@ class Replay:
     def _with_rates(self, state: State) -> State:
         """The state after all releases where only their rates matter."""
         rates = list(state.rates)
-        for one in self._pending:
-            if one.source == "readings":
-                state = check_terms(state, one.digest)
+        for release in self._pending:
+            if release.source == "readings":
+                state = check_terms(state, release.digest)
         add_rates(rates, self._pending, self._first, self.service.fallback_rate)
         self._pending.clear()
         return replace(state, rates=tuple(rates))
 
-    def _kept_up(self, state: State, t: int) -> State:
+    def _before(self, state: State, t: int) -> State:
         """The state before the zone's step t; steps without a release keep the last rate."""
         steps = t - self._first - len(state.rates)
         rate = state.rates[-1] if state.rates else self.service.fallback_rate
@@ -214,7 +214,7 @@ class Replay:
 
     def reach(self, t: int) -> None:
         """Advance to the zone's step t; steps before it without a release stay without one."""
-        self._state = self._kept_up(self.state, t)
+        self._state = self._before(self.state, t)
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
@@ -238,16 +238,16 @@ class Replay:
         public = state.public
         if public is None and self._public is not None and not self._unread:
             public = self._public.knowledge
-        known = {} if public is None or public.t != state.t else public.to_arrays()
-        return {"rates": _digest(state.rates), **known}
+        knowledge = {} if public is None or public.t != state.t else public.to_arrays()
+        return {"rates": _digest(state.rates), **knowledge}
 
-    def resume(self, one: Checkpoint) -> bool:
+    def resume(self, checkpoint: Checkpoint) -> bool:
         """Take the state after a release from a checkpoint; only what follows is replayed.
 
         Rates are those of the records, whatever the checkpoint has.
 
         Args:
-            one: The checkpoint, whose signature is verified; its state is that of `to_arrays`.
+            checkpoint: Its signature is verified; its state is that of `to_arrays`.
 
         Returns:
             Whether it has the state of this week after that release; else nothing has changed.
@@ -255,31 +255,31 @@ class Replay:
         standing = self._standing
         assert standing is not None
         current = standing.current_from(self._first)
-        n = bisect_right(current, one.seq, key=lambda release: release.seq)
-        known, rest = current[:n], current[n:]
-        last = (known[-1].seq, known[-1].head) if known else None
-        if one.terms != digest_of(self.service) or last != (one.seq, one.head):
+        n = bisect_right(current, checkpoint.seq, key=lambda release: release.seq)
+        earlier, later = current[:n], current[n:]
+        last = (earlier[-1].seq, earlier[-1].head) if earlier else None
+        if checkpoint.terms != digest_of(self.service) or last != (checkpoint.seq, checkpoint.head):
             return False
-        arrays = decode(one.state)
+        arrays = decode(checkpoint.state)
         public = PublicReplay(self.service)  # what it knows is in the checkpoint
         state = initial_state(self.service, standing, followed=False)
-        add_rates(public.rates, known, self._first, self.service.fallback_rate)
+        add_rates(public.rates, earlier, self._first, self.service.fallback_rate)
         learned = "weights" in arrays
         if not (learned or state.public is None) or "rates" not in arrays:
             return False
         try:
-            same = np.array_equal(arrays["rates"], _digest(public.rates))
+            agree = np.array_equal(arrays["rates"], _digest(public.rates))
             if learned:
                 public.knowledge = public.knowledge.from_arrays(arrays)
         except (KeyError, ValueError):
             return False
-        if not same or (learned and public.knowledge.t != len(public.rates) + 1):
+        if not agree or (learned and public.knowledge.t != len(public.rates) + 1):
             return False
         state = replace(state, rates=tuple(public.rates))
         self._state = state if state.public is None else replace(state, public=public.knowledge)
-        self._pending = deque(rest)
+        self._pending = deque(later)
         if learned:
-            self._public, self._unread = public, deque(rest)
+            self._public, self._unread = public, deque(later)
         return True
 
 
@@ -366,11 +366,17 @@ def with_earlier_releases(
     """
     if not isinstance(public, FollowedKnowledge):
         return public
-    seconds, found = round(public.days.hours * 3600), deque[EarlierRelease]()
-    for one in reversed(earlier):
-        if one.start != one.t * seconds:
+    seconds, releases = round(public.days.hours * 3600), deque[EarlierRelease]()
+    for release in reversed(earlier):
+        if release.start != release.t * seconds or release.t - first + 1 <= public.oldest:
             break
-        if one.source == "readings" and one.base is not None and one.t < first:
-            seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
-            found.appendleft(EarlierRelease(one.t - first + 1, *seen, one.block))
-    return public.continued(found)
+        if release.source == "readings" and release.base is not None and release.t < first:
+            estimates = (
+                release.load_hat,
+                release.scale,
+                release.base,
+                release.model_share or 0.0,
+                release.covariates or {},
+            )
+            releases.appendleft(EarlierRelease(release.t - first + 1, *estimates, release.block))
+    return public.continued(releases)

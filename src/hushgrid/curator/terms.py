@@ -78,14 +78,14 @@ def terms_record(service: ZoneService, houses: str = "") -> TermsRecord:
     Returns:
         The record.
     """
-    begun = service if service.begins == service.since else in_week(service, first_of(service))
+    first_week = service if service.begins == service.since else in_week(service, first_of(service))
     promised = interval_promise(service) is not None
     return TermsRecord(
         **_stated(service),
         digest=digest_of(service),
         first=first_of(service),
         houses=houses,
-        models=stated_models(begun) if promised else None,
+        models=stated_models(first_week) if promised else None,
     )
 
 
@@ -161,7 +161,7 @@ def stated_models(service: ZoneService) -> StatedModels:
     Returns:
         See `TermsRecord`.
     """
-    reach, found = first_state(service).scheduler.zone.bound, []
+    reach, entries = first_state(service).scheduler.zone.bound, []
     _, _, models = chains_of(service)
     for model, (slots, *moves) in zip(service.scenario.models, models, strict=True):
         piece, chains = model.chains[0], []
@@ -169,8 +169,8 @@ def stated_models(service: ZoneService) -> StatedModels:
             houses = piece.members[piece.chain_of == chain, 0]
             law = piece.initial[chain].tolist()
             chains.append({"law": law, "moves": matrices, "reach": float(reach[houses].max())})
-        found.append({"slots": slots, "chains": chains})
-    return tuple(found)
+        entries.append({"slots": slots, "chains": chains})
+    return tuple(entries)
 
 
 def chains_of(service: ZoneService) -> tuple[Any, ...]:
@@ -184,13 +184,13 @@ def chains_of(service: ZoneService) -> tuple[Any, ...]:
     """
     pattern = service.pattern
     models = (service if pattern is None else pattern).scenario.models
-    found = []
+    chains = []
     for model in models:
         piece = model.chains[0]
         moves = piece.transition[:, np.unique(piece.chain_of)].swapaxes(0, 1)
         matrices = [tuple(map(tuple, rows.reshape(-1, 4).tolist())) for rows in moves]
-        found.append((tuple(model.calendar.slots.tolist()), *matrices))
-    return service.seconds, None if pattern is None else service.time_zone, found
+        chains.append((tuple(model.calendar.slots.tolist()), *matrices))
+    return service.seconds, None if pattern is None else service.time_zone, chains
 
 
 def interval_promise(service: ZoneService) -> float | None:
@@ -306,6 +306,9 @@ def begin(
     """
     standing = ledger.standing
     check_all_here(service, standing, key, new_terms=new_terms)
+    charges = charges_due(service, standing)
+    for charge in charges:
+        ledger.check(charge)
     if standing.terms is None or new_terms:
         names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
         entry = terms_record(service, names)
@@ -319,7 +322,8 @@ def begin(
         ledger.write(entry)
     else:
         check_same(service, standing)
-    charge(service, ledger)
+    for charge in charges:
+        ledger.write(charge)
 
 
 def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> None:
@@ -389,19 +393,19 @@ def check_moves(
     Raises:
         LedgerError: The transfer was never made, or its records are lost.
     """
-    new = [one for one in zones if new_terms or not _goes_on(store, one.id)]
-    known, gained = {one.id: _past(store, one.id) for one in new}, dict[str, dict[str, int]]()
+    new = [zone for zone in zones if new_terms or not _goes_on(store, zone.id)]
+    pasts, gained = {zone.id: _past(store, zone.id) for zone in new}, dict[str, dict[str, int]]()
     for zone in new:
-        last, names = known[zone.id].last, enumerate(house_names(key, zone.meters), 1)
+        last, names = pasts[zone.id].last, enumerate(house_names(key, zone.meters), 1)
         gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
-    for other in store.zones() if any(gained.values()) else ():
-        there = (known.get(other) or _past(store, other)).houses
+    for source in store.zones() if any(gained.values()) else ():
+        houses = (pasts.get(source) or _past(store, source)).houses
         for zone in new:
-            came = known[zone.id].came
-            for name, n in gained[zone.id].items() if other != zone.id else ():
-                if name[:HOUSE_DIGITS] in there and name not in came:
+            arrivals = pasts[zone.id].arrivals
+            for name, n in gained[zone.id].items() if source != zone.id else ():
+                if name[:HOUSE_DIGITS] in houses and name not in arrivals:
                     raise LedgerError(
-                        f"house {n} of zone {zone.id!r} was in zone {other!r}, and no transfer is"
+                        f"house {n} of zone {zone.id!r} was in zone {source!r}, and no transfer is"
                         " on record: what it has spent there would be forgotten. Run hushgrid"
                         " ledger transfer while it is in that roster (begin terms with it there"
                         " where it no longer is); if that was done and its records are lost, run"
@@ -422,21 +426,21 @@ class _Past(NamedTuple):
 
     houses: frozenset[str]
     last: frozenset[str]  # of the last of these terms
-    came: set[str]
+    arrivals: set[str]
 
 
 def _past(store: LedgerStore, zone: str) -> _Past:
     houses = last = present = frozenset[str]()
-    came = set[str]()
+    arrivals = set[str]()
     for record in store.records(zone):
         if record.kind == "terms":
             present = TermsRecord.from_record(record).house_names
         elif record.kind == "transfer":
             moved = TransferRecord.from_record(record)
-            (came.add if moved.direction == "in" else came.discard)(moved.house)
+            (arrivals.add if moved.direction == "in" else arrivals.discard)(moved.house)
         elif record.kind in ("release", "gap", "charge") and last is not present:
             last, houses = present, houses | present
-    return _Past(houses, last, came)
+    return _Past(houses, last, arrivals)
 
 
 def check_same(service: ZoneService, standing: LedgerState) -> None:
@@ -514,20 +518,25 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
         )
 
 
-def charge(service: ZoneService, ledger: Ledger) -> None:
-    """Charge what pooled models have cost every house, unless that is on record.
+def charges_due(service: ZoneService, standing: LedgerState) -> list[ChargeRecord]:
+    """What pooled models have cost every house, unless that is on record.
 
     Args:
         service: The zone.
-        ledger: Its ledger, open for writing.
+        standing: Its ledger state.
+
+    Returns:
+        No charge, or one.
     """
-    made = service.learned
-    if made.epsilon > 0:
-        given = re.fullmatch("[0-9a-f]{64}", made.digest)
-        name = made.digest if given else service.scenario.models[0].digest
-        if name not in ledger.standing.charged:
-            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
-            ledger.write(entry)
+    learned = service.learned
+    if not learned.epsilon > 0:
+        return []
+    is_digest = re.fullmatch("[0-9a-f]{64}", learned.digest)
+    name = learned.digest if is_digest else service.scenario.models[0].digest
+    if name in standing.charged:
+        return []
+    homes, readings = max(learned.homes, 1), (learned.first_reading, learned.last_reading - 1)
+    return [ChargeRecord("models", float(learned.epsilon), name, homes, *readings)]
 
 
 # ---- the terms of a file beside those of the ledger
@@ -628,11 +637,11 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
             terms = _last_terms(store, zone.id)
             if terms is not None and digest_of(zone) != terms.digest:
                 standing = fold(store.records(zone.id))
-                begun = placed(zone, next_border(zone, standing, now))
-                changed[zone.id] = change_of(begun, standing)
+                zone_at_terms = placed(zone, next_border(zone, standing, now))
+                changed[zone.id] = change_of(zone_at_terms, standing)
             else:
-                begun = _at_last(_as_begun(zone, store), store)
-            zones.append(begun)
+                zone_at_terms = _at_last(_as_begun(zone, store), store)
+            zones.append(zone_at_terms)
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
 
@@ -646,17 +655,17 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
     Returns:
         The service with these zones alone, and where the file of each of the others differs.
     """
-    zones, others = list[ZoneService](), dict[str, str]()
+    zones, differences = list[ZoneService](), dict[str, str]()
     for zone in deployment.zones:
         terms = _last_terms(store, zone.id)
         if terms is None or digest_of(zone) == terms.digest:
             zones.append(_at_last(_as_begun(zone, store), store))
             continue
-        others[zone.id] = (
+        differences[zone.id] = (
             f"zone {zone.id}: {_differing(zone, terms)} of the file are not those of the ledger;"
             " this curator does not serve the zone, give it the file of the active one."
         )
-    return Changes(replace(deployment, zones=tuple(zones)), others)
+    return Changes(replace(deployment, zones=tuple(zones)), differences)
 
 
 def unasked(changes: Mapping[str, str]) -> str:
@@ -705,9 +714,11 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
         A sentence.
     """
     assert standing.terms is not None
-    what = _differing(service, standing.terms)
+    subject = _differing(service, standing.terms)
     at = _utc(service.begins)
-    return f"zone {service.id}: {what} of the file begin at {at}; what is published stays counted."
+    return (
+        f"zone {service.id}: {subject} of the file begin at {at}; what is published stays counted."
+    )
 
 
 _NAMES = {
@@ -725,9 +736,9 @@ _NAMES = {
 
 def _differing(service: ZoneService, terms: TermsRecord) -> str:
     """In what the terms of a zone differ from those on record."""
-    stated = terms.to_body()
+    recorded = terms.to_body()
     fields = _stated(service)
-    differ = (name for name in _NAMES if canonical(fields[name]) != canonical(stated[name]))
+    differ = (name for name in _NAMES if canonical(fields[name]) != canonical(recorded[name]))
     return ", ".join(_NAMES[name] for name in differ)
 
 

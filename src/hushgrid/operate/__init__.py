@@ -58,7 +58,7 @@ def serve(
         log.info("serving", extra={"mode": deployment.mode})
         while not ended():
             process.turn(clock, ended)
-            stop.wait(process.rest(clock))
+            stop.wait(process.sleep_length(clock))
         log.info("stopping")
         process.leave()
 

@@ -110,12 +110,12 @@ def load_case(
         FileError: `zone` is none of those in the terms.
     """
     path = Path(file)
-    terms = [one for config in configs for one in load_terms(config)[0]]
+    terms = [entry for config in configs for entry in load_terms(config)[0]]
     evidence: tuple[Evidence, ...] = ()
     chain, kind, recorded = None, "zone file", None
     if path.suffix == ".toml":
-        own, ledger = load_terms(path)
-        terms += own
+        file_terms, ledger = load_terms(path)
+        terms += file_terms
         if ledger is not None and is_there(ledger):
             evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
             kind = "service file and its ledger"
@@ -124,15 +124,15 @@ def load_case(
         evidence, kind = (from_recording(recorded),), "trace"
         if not terms and recorded.config:
             terms = [_of_zone(zone_of(recorded.config, path))]
-        terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
+        terms = [_starting(entry, recorded.offset, recorded.digest) for entry in terms]
     else:
         evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
         kind = "ledger"
-    wanted = [one for one in terms if zone in (None, one.zone.id)]
-    if zone is not None and not wanted and terms:
-        names = ", ".join(sorted({one.zone.id for one in terms}))
+    zone_terms = [entry for entry in terms if zone in (None, entry.zone.id)]
+    if zone is not None and not zone_terms and terms:
+        names = ", ".join(sorted({entry.zone.id for entry in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    return AuditInput(evidence, tuple(wanted), chain, kind, recorded)
+    return AuditInput(evidence, tuple(zone_terms), chain, kind, recorded)
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -162,15 +162,15 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 def _of_zone(file: ZoneFile) -> Terms:
     policy, secret = file.policy, file.secret or file.policy.schedule.secret
-    together = None
+    epsilon = None
     if isinstance(policy.schedule, Blocks) and secret == "trajectory":
         # a zone file may give blocks that lose more than its epsilon together
-        together = max(policy.epsilon, sum_up(policy.schedule.losses))
+        epsilon = max(policy.epsilon, sum_up(policy.schedule.losses))
     return Terms(
         *file.scenario.terms,
         policy,
         secret=secret,
-        epsilon=together,
+        epsilon=epsilon,
         delta=file.policy.schedule.delta,
         charged=file.learned.epsilon,
         provenance=file.provenance,
@@ -245,13 +245,13 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
         The finding.
     """
     terms = ledger.terms_records[number]
-    later = [*(one.seq for one in ledger.terms_records), ledger.head.seq + 1][number + 1]
+    later = [*(entry.seq for entry in ledger.terms_records), ledger.head.seq + 1][number + 1]
     if digest_of(service) != terms.digest:
         return AccountFinding(False)
-    begun = zone_as_begun(service, terms)
-    due = terms_record(begun, terms.houses).to_body()
-    for name, stated in terms.to_body().items():
-        if not _agree(stated, due.get(name)):
+    zone_at_terms = zone_as_begun(service, terms)
+    due = terms_record(zone_at_terms, terms.houses).to_body()
+    for name, figure in terms.to_body().items():
+        if not _agree(figure, due.get(name)):
             return AccountFinding(True, terms.seq, f"states other {name} than its terms")
     week: _Week | None = None
     bound = terms.interval is None and terms.window is None  # by promises made before them
@@ -259,15 +259,17 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
         if not terms.seq < release.seq < later:
             continue
         if week is None or not week.has(release.t):
-            week = _Week(in_week(begun, release.t))
-        stated = release.account is not None or release.windows is not None
-        if stated or (bound and release.source == "readings"):
-            bound = bound and stated
-            fault = week.fault(_before(ledger, number, release.seq), release, stated=stated)
+            week = _Week(in_week(zone_at_terms, release.t))
+        has_account = release.account is not None or release.windows is not None
+        if has_account or (bound and release.source == "readings"):
+            bound = bound and has_account
+            fault = week.fault(
+                _before(ledger, number, release.seq), release, has_account=has_account
+            )
             if fault is not None:
                 return AccountFinding(True, release.seq, fault)
         week.add(release)
-    return _left_or_lost(ZoneAccount(begun), ledger, number, range(terms.seq, later))
+    return _left_or_lost(ZoneAccount(zone_at_terms), ledger, number, range(terms.seq, later))
 
 
 class _Week:
@@ -282,14 +284,16 @@ class _Week:
         """Whether a step of the zone is in the week."""
         return self._service.begins <= t * self._service.seconds < self._service.ends
 
-    def fault(self, known: LedgerState, release: ReleaseRecord, *, stated: bool) -> str | None:
+    def fault(
+        self, standing: LedgerState, release: ReleaseRecord, *, has_account: bool
+    ) -> str | None:
         """What a release states wrongly about its account, by the records before it."""
         t = release.t - self._first + 1
-        choice = self._account.choose(known, t, self._scheduler, self._rates)
+        choice = self._account.choose(standing, t, self._scheduler, self._rates)
         if choice is None:
             return "opens a block that its account does not admit"
         accounts = (choice.account, choice.windows)
-        if stated and not _agree((release.account, release.windows), accounts):
+        if has_account and not _agree((release.account, release.windows), accounts):
             return "states another account than that of the records before it"
         lost = self._scheduler.at(t, self._rates, choice.epsilon).epsilon
         if not math.isclose(release.epsilon, lost, rel_tol=1e-9):
@@ -310,8 +314,8 @@ def _left_or_lost(
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
             windows = account.leaving_windows(_before(ledger, number, move.seq))
-            same = _agree(move.windows, windows)
-            if move.last < end or not same or not _covers(move.account, rows):
+            agree = _agree(move.windows, windows)
+            if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
     for gap in ledger.booked:
@@ -325,35 +329,37 @@ def _left_or_lost(
         if ledger.terms_records[number].interval is not None:
             rows, until = account.after_loss(before, gap.first, gap.last)
             booked = [row[0] for row in gap.account or ()]
-            same = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
-            if (gap.until or 0) < until or not same or not _covers(gap.account, rows):
+            agree = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
+            if (gap.until or 0) < until or not agree or not _covers(gap.account, rows):
                 text = "states a better account of what is booked as lost"
                 return AccountFinding(True, gap.seq, text)
     return AccountFinding(True)
 
 
-def _agree(stated: Any, right: Any) -> bool:
+def _agree(record: Any, due: Any) -> bool:
     """Whether a part of a record is as computed again, but for the last digits of numbers."""
-    if isinstance(stated, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(stated) == len(right) and all(map(_agree, stated, right))
-    if isinstance(stated, Mapping) and isinstance(right, Mapping):
-        return stated.keys() == right.keys() and all(_agree(stated[k], right[k]) for k in right)
-    if isinstance(stated, float) and isinstance(right, float):
-        return math.isclose(stated, right, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(stated == right)
+    if isinstance(record, (tuple, list)) and isinstance(due, (tuple, list)):
+        return len(record) == len(due) and all(map(_agree, record, due))
+    if isinstance(record, Mapping) and isinstance(due, Mapping):
+        return record.keys() == due.keys() and all(_agree(record[k], due[k]) for k in due)
+    if isinstance(record, float) and isinstance(due, float):
+        return math.isclose(record, due, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(record == due)
 
 
 def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
     """Whether an account of windows on record has the promises and all blocks of another one."""
     if due is None or windows is None:
         return due is None
-    (promises, held), (due_promises, blocks) = windows, due
-    stated = list(held)
-    for block in blocks:
-        same = next((one for one in stated if _agree(tuple(one), tuple(block))), None)
-        if same is None:
+    (promises, blocks), (due_promises, due_blocks) = windows, due
+    recorded_blocks = list(blocks)
+    for block in due_blocks:
+        match = next(
+            (entry for entry in recorded_blocks if _agree(tuple(entry), tuple(block))), None
+        )
+        if match is None:
             return False
-        stated.remove(same)
+        recorded_blocks.remove(match)
     return _agree(promises, due_promises)
 
 
@@ -361,13 +367,13 @@ def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
     """Whether an account on record says that no less is known, and leaves no more room."""
     if due is None or rows is None:
         return due is None
-    stated, right = from_rows(rows).merged(), from_rows(due).merged()
+    recorded, least = from_rows(rows).merged(), from_rows(due).merged()
     near = 1e-9
     return bool(
-        stated.known >= right.known * (1 - near)
-        and stated.room <= right.room * (1 + near)
-        and stated.low <= right.low + near
-        and stated.high >= right.high - near
+        recorded.known >= least.known * (1 - near)
+        and recorded.room <= least.room * (1 + near)
+        and recorded.low <= least.low + near
+        and recorded.high >= least.high - near
     )
 
 
@@ -375,14 +381,17 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
     """The ledger as it was before a record."""
 
     def before(records: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(one for one in records if one.seq < seq)
+        return tuple(record for record in records if record.seq < seq)
 
     return replace(
         ledger,
         terms=ledger.terms_records[number],
         terms_records=ledger.terms_records[: number + 1],
-        releases=ledger.releases[: bisect_left(ledger.releases, seq, key=lambda one: one.seq)],
+        releases=ledger.releases[
+            : bisect_left(ledger.releases, seq, key=lambda release: release.seq)
+        ],
         transfers=before(ledger.transfers),
+        charges=before(ledger.charges),
         booked=before(ledger.booked),
         gap=None,
         gaps=before(ledger.gaps),
@@ -406,12 +415,12 @@ def load_ledger(
     Raises:
         LedgerError: There are no records, or `key` or a head is no digest.
     """
-    known: dict[str, str | None] = dict.fromkeys(heads)
-    for digest in known:
+    head_zones: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in head_zones:
         check_digits("head", digest)
     read: list[Record] = []
     with open_records(store, zone) as (records, durable):
-        report = check(_kept(records, read), verifier(key), {**known, **durable})
+        report = check(_kept(records, read), verifier(key), {**head_zones, **durable})
     if not read and report.first_bad is None:
         raise LedgerError(f"{store} has no such records; give another store or zone.")
     by_zone: dict[str, list[Record]] = {}
@@ -423,7 +432,7 @@ def load_ledger(
         replace(_evidence(name, records, places), ledger=known_whole.get(name))
         for name, records in by_zone.items()
     )
-    return evidence, _chain(report, key is not None, bool(known))
+    return evidence, _chain(report, key is not None, bool(head_zones))
 
 
 def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
@@ -505,7 +514,7 @@ class _Weeks:
         self._weeks.append(week)
         return len(self._weeks) - 1
 
-    def made(self) -> tuple[RecordedWeek, ...]:
+    def to_tuple(self) -> tuple[RecordedWeek, ...]:
         """The weeks in the order of their records and steps."""
         weeks = [
             replace(
@@ -520,7 +529,7 @@ class _Weeks:
 
 def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
     """The evidence of a zone's records, whether or not its chain is valid."""
-    weeks, seen = _Weeks(), set[tuple[int, int]]()  # steps with their length [s]
+    weeks, steps = _Weeks(), set[tuple[int, int]]()  # steps with their length [s]
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
@@ -533,11 +542,11 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 weeks.begin(record, place)
             elif record.kind == "release":
                 step = (int(body["t"]), weeks.seconds)
-                if step in seen and repeated is None:
+                if step in steps and repeated is None:
                     repeated = place
-                elif step not in seen:
+                elif step not in steps:
                     weeks.publish(record, place)
-                seen.add(step)
+                steps.add(step)
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
             elif record.kind == "gap" and weeks.seconds:
@@ -551,14 +560,14 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError, LedgerError):
             break  # a body with a wrong field, which the check of the chain reports
-    return Evidence(zone, "ledger", weeks.made(), mode, repeated, tuple(charges), tuple(gaps))
+    return Evidence(zone, "ledger", weeks.to_tuple(), mode, repeated, tuple(charges), tuple(gaps))
 
 
 def _entry(record: ReleaseRecord, place: int, first: int) -> RecordedRelease:
     houses = record.counts.get("houses")
     times = (record.published_at, record.applies_start)
-    own = renumbered(record.release, 1 - first)
-    return RecordedRelease(place, own, record.source, houses, record.start, *times)
+    release = renumbered(record.release, 1 - first)
+    return RecordedRelease(place, release, record.source, houses, record.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:
@@ -574,7 +583,7 @@ def load_heads(path: Path) -> list[str]:
         FileError: The file holds none.
     """
     text = read_text(path)
-    found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
+    heads = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
     try:
         values = [json.loads(text)]
     except ValueError:
@@ -585,16 +594,16 @@ def load_heads(path: Path) -> list[str]:
             except ValueError:
                 continue
     for value in values:
-        found += _heads_in(value)
-    if not found:
+        heads += _heads_in(value)
+    if not heads:
         raise FileError(f"{path} holds no head; give digests, one a line, or saved prices (JSON).")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(heads))
 
 
 def _heads_in(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        own = [value["head"]] if is_hex(value.get("head"), 64) else []
-        return own + [head for item in value.values() for head in _heads_in(item)]
+        heads = [value["head"]] if is_hex(value.get("head"), 64) else []
+        return heads + [head for item in value.values() for head in _heads_in(item)]
     if isinstance(value, list):
         return [head for item in value for head in _heads_in(item)]
     return []
@@ -620,7 +629,7 @@ def load_factory(name: str) -> Factory:
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        candidate = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise FileError(
             f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
@@ -629,9 +638,9 @@ def load_factory(name: str) -> Factory:
         raise FileError(
             f"publisher {name!r} has no {attribute}; give a factory of module {module}."
         ) from None
-    if not callable(found):
+    if not callable(candidate):
         raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
-    factory: Factory = found
+    factory: Factory = candidate
     return factory
 
 
@@ -656,14 +665,16 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     if terms.first_state().digest != recorded.digest:
         return None
     world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
-    found = {}
+    figures = {}
     for knows in ("none", "others"):
-        asked: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        arguments: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
         try:
-            found[knows] = attack_figures(attack(world, recorded.releases, recorded.truth, **asked))
+            figures[knows] = attack_figures(
+                attack(world, recorded.releases, recorded.truth, **arguments)
+            )
         except HushgridError:  # no filter reads these terms
             continue
-    return found or None
+    return figures or None
 
 
 def fingerprint(path: Path) -> str | None:

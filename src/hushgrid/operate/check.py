@@ -83,13 +83,13 @@ class Finding(NamedTuple):
     """The result of checking one thing.
 
     Attributes:
-        what: What was checked.
+        subject: What was checked.
         problem: What is wrong with it; None: nothing.
         fix: What can be done, where the problem does not say it.
         note: What was found where nothing is wrong.
     """
 
-    what: str
+    subject: str
     problem: str | None = None
     fix: str = ""
     note: str = ""
@@ -98,19 +98,19 @@ class Finding(NamedTuple):
     def sentence(self) -> str:
         """The finding for people."""
         if self.problem is None:
-            return f"{self.what}{self.note and f': {self.note}'}"
-        return f"{self.what}: {self.problem.rstrip('.')}. {self.fix}".rstrip()
+            return f"{self.subject}{self.note and f': {self.note}'}"
+        return f"{self.subject}: {self.problem.rstrip('.')}. {self.fix}".rstrip()
 
 
 class Cure(NamedTuple):
     """A repair that is safe without a person.
 
     Attributes:
-        what: What is repaired.
+        subject: What is repaired.
         apply: Repairs it and returns what was done; raises where it cannot.
     """
 
-    what: str
+    subject: str
     apply: Callable[[], str]
 
 
@@ -135,22 +135,22 @@ class Findings:
         """What is wrong, one sentence each."""
         return [finding.sentence for finding in self.checks if finding.problem is not None]
 
-    def has_problem(self, what: str) -> bool:
+    def has_problem(self, subject: str) -> bool:
         """Whether something is wrong with this."""
-        return any(finding.what == what and finding.problem for finding in self.checks)
+        return any(finding.subject == subject and finding.problem for finding in self.checks)
 
     @contextmanager
-    def at(self, what: str) -> Iterator[None]:
+    def at(self, subject: str) -> Iterator[None]:
         """Errors raised inside are problems of this; without any finding of it, it is good."""
         try:
             yield
         except HushgridError as error:
-            self.checks.append(Finding(what, masked(str(error))))
+            self.checks.append(Finding(subject, masked(str(error))))
         except OSError as error:
-            self.checks.append(Finding(what, f"{error.strerror or type(error).__name__}."))
+            self.checks.append(Finding(subject, f"{error.strerror or type(error).__name__}."))
         else:
-            if all(finding.what != what for finding in self.checks):
-                self.checks.append(Finding(what))
+            if all(finding.subject != subject for finding in self.checks):
+                self.checks.append(Finding(subject))
 
 
 def examine(deployment: Deployment) -> Findings:
@@ -162,24 +162,24 @@ def examine(deployment: Deployment) -> Findings:
     Returns:
         What was found.
     """
-    found = _stores(deployment)
+    findings = _stores(deployment)
     if deployment.http is not None:
-        with found.at("http"):
-            _http(deployment, found)
+        with findings.at("http"):
+            _http(deployment, findings)
         for zone in deployment.zones:
             if zone.seconds % SLOT:
-                found.remarks.append(
+                findings.remarks.append(
                     f"zone {zone.id}: the interval is {zone.seconds} s and evcc has quarter hours"
                     " alone, so /v1/evcc gives the mean of each; let evcc read /v1/price for the"
                     " price in force."
                 )
     if deployment.mqtt is not None:
-        with found.at("mqtt"):
-            _broker(deployment.mqtt, found)
+        with findings.at("mqtt"):
+            _broker(deployment.mqtt, findings)
     if deployment.price_file is not None and not deployment.price_file.parent.is_dir():
         folder = deployment.price_file.parent
-        found.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
-    return found
+        findings.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
+    return findings
 
 
 def repair(deployment: Deployment) -> tuple[list[tuple[str, str]], Findings]:
@@ -191,50 +191,50 @@ def repair(deployment: Deployment) -> tuple[list[tuple[str, str]], Findings]:
     Returns:
         What was repaired, each with what was done; and what is found afterwards.
     """
-    found = _stores(deployment)
-    if not found.cures:
-        return [], found
+    findings = _stores(deployment)
+    if not findings.cures:
+        return [], findings
     owner = deployment.key.stat().st_uid if deployment.key.exists() else None
     if owner != os.geteuid():  # the service may not be able to use what another user makes
-        found.remarks.append(
+        findings.remarks.append(
             f"service.key: {deployment.key} is not of the user who runs this, so nothing is"
             " repaired; run hushgrid doctor as the user of the service."
         )
-        return [], found
-    done = []
-    for cure in found.cures:
+        return [], findings
+    repairs = []
+    for cure in findings.cures:
         with suppress(HushgridError, OSError):  # it is found again
-            done.append((cure.what, cure.apply()))
-    return done, _stores(deployment)
+            repairs.append((cure.subject, cure.apply()))
+    return repairs, _stores(deployment)
 
 
 def _stores(deployment: Deployment) -> Findings:
     """Check what is installed, the key, every store and the modes of files."""
-    found, key = Findings(), None
-    with found.at("hushgrid"):
+    findings, key = Findings(), None
+    with findings.at("hushgrid"):
         _modules()
-    with found.at("service.key"):
+    with findings.at("service.key"):
         key = load(deployment.key)
     states: dict[str, LedgerState] = {}
-    with found.at("stores.ledger"):
-        _ledger(deployment, key, found, states)
+    with findings.at("stores.ledger"):
+        _ledger(deployment, key, findings, states)
     if deployment.witness_needed:
-        with found.at("stores.witness"):
+        with findings.at("stores.witness"):
             _witness(deployment.witness_folder)
     for path in unfinished_files(deployment.witness_folder):
-        _unfinished(found, "stores.witness", path, partial(remove_unfinished, path))
-    with found.at("stores.meters"):
-        _meters(deployment, found, states)
-    with found.at("stores.block_keys"):
-        _block_keys(deployment, found)
-    with found.at("stores.clients"):
-        _rows(found, "stores.clients", deployment.client_store, CLIENTS)
+        _unfinished(findings, "stores.witness", path, partial(remove_unfinished, path))
+    with findings.at("stores.meters"):
+        _meters(deployment, findings, states)
+    with findings.at("stores.block_keys"):
+        _block_keys(deployment, findings)
+    with findings.at("stores.clients"):
+        _rows(findings, "stores.clients", deployment.client_store, CLIENTS)
         _clients(deployment)
     if deployment.openadr is not None:
-        with found.at("stores.vtn"):
-            _rows(found, "stores.vtn", deployment.vtn_store, VTN)
-    _modes(deployment, found)
-    return found
+        with findings.at("stores.vtn"):
+            _rows(findings, "stores.vtn", deployment.vtn_store, VTN)
+    _modes(deployment, findings)
+    return findings
 
 
 def _modules() -> None:
@@ -248,7 +248,7 @@ def _modules() -> None:
 def _ledger(
     deployment: Deployment,
     key: Signer | None,
-    found: Findings,
+    findings: Findings,
     states: dict[str, LedgerState],
 ) -> None:
     """Check every record, as serve reads it too, and the terms against those of the ledger.
@@ -256,7 +256,7 @@ def _ledger(
     Args:
         deployment: The service.
         key: Its key; None where it cannot be used.
-        found: Gets what is found.
+        findings: Gets what is found.
         states: Gets the state of every ledger that is good.
     """
     opened: AbstractContextManager[LedgerStore | None] = nullcontext()
@@ -264,30 +264,32 @@ def _ledger(
         opened = open_store(deployment.ledger, create=False, still=True)
     else:
         small = Path(deployment.ledger.removeprefix("sqlite:"))
-        gone = not deployment.on_server and any(small.parent.glob(f"{small.name}.*"))
-        problem = "it is gone, and the small files next to it know a last record" if gone else None
-        found.checks.append(Finding("stores.ledger", problem, f"First {_COPY}.", "not begun"))
+        is_lost = not deployment.on_server and any(small.parent.glob(f"{small.name}.*"))
+        problem = (
+            "it is gone, and the small files next to it know a last record" if is_lost else None
+        )
+        findings.checks.append(Finding("stores.ledger", problem, f"First {_COPY}.", "not begun"))
     zones, moves = {zone.id: zone for zone in deployment.zones}, {}
     with opened as store:
         if isinstance(store, Database) and not store.is_whole():
             problem = "the file is damaged"
-            found.checks.append(Finding("stores.ledger", problem, f"First {_COPY}."))
+            findings.checks.append(Finding("stores.ledger", problem, f"First {_COPY}."))
         for name in sorted({*(store.zones() if store else ()), *zones}):
             ledger = None
-            with found.at(f"ledger of zone {name}"):
-                mine = key if name in zones else None
-                ledger = _records(deployment, store, name, mine, found, states)
-            unreadable = ledger is None and found.has_problem(f"ledger of zone {name}")
+            with findings.at(f"ledger of zone {name}"):
+                zone_key = key if name in zones else None
+                ledger = _records(deployment, store, name, zone_key, findings, states)
+            unreadable = ledger is None and findings.has_problem(f"ledger of zone {name}")
             if key is None or name not in zones or unreadable:
                 continue
-            with found.at(f"zone {name}"):
+            with findings.at(f"zone {name}"):
                 if ledger is None:
                     check_models_agree(zones[name])
                     continue
-                found.running[name] = _terms(zones[name], ledger, key, found)
+                findings.running[name] = _terms(zones[name], ledger, key, findings)
                 moves[name] = ledger.standing.transfers
         if store is not None and key is not None:
-            changed = any(one.new for one in found.running.values())
+            changed = any(terms.new for terms in findings.running.values())
             check_moves(deployment.zones, store, key, new_terms=changed)
     check_arrived(moves)
 
@@ -297,11 +299,11 @@ def _records(
     store: LedgerStore | None,
     name: str,
     key: Signer | None,
-    found: Findings,
+    findings: Findings,
     states: dict[str, LedgerState],
 ) -> Ledger | None:
     """Check the records of a zone against witness and checkpoint; the ledger as serve reads it."""
-    what, ledger, note = f"ledger of zone {name}", None, "not begun"
+    subject, ledger, note = f"ledger of zone {name}", None, "not begun"
     problem, fix, records, state = None, "", 0, None
     if store is not None:
         noted = store.witness(name)
@@ -320,19 +322,19 @@ def _records(
         missing = (ledger.standing.head.seq if ledger else 0) - records
         if problem is not None and missing > 0:
             problem, fix = None, ""
-            found.remarks.append(
-                f"{what}: {missing} records are missing, which the witness has. Start the service:"
-                " it appends them."
+            findings.remarks.append(
+                f"{subject}: {missing} records are missing, which the witness has. Start the"
+                " service: it appends them."
             )
     if problem is None and state is not None and state.gap is not None:
         problem = "releases may be lost, so that it publishes forecasts"
         fix = "Run hushgrid resume."
-    found.checks.append(Finding(what, problem and masked(problem), fix, note))
+    findings.checks.append(Finding(subject, problem and masked(problem), fix, note))
     if state is not None and (problem is None or state.gap is not None):
         states[name] = state
     if store is not None and state is not None and problem is None:
         zone = next((zone for zone in deployment.zones if zone.id == name), None)
-        _checkpoint(deployment, store, zone, state, found)
+        _checkpoint(deployment, store, zone, state, findings)
     return ledger
 
 
@@ -341,31 +343,31 @@ def _checkpoint(
     store: LedgerStore,
     zone: ZoneService | None,
     state: LedgerState,
-    found: Findings,
+    findings: Findings,
 ) -> None:
     """Compute the checkpoint of a zone whose records are all verified again from them."""
     row = store.checkpoint(state.zone) if isinstance(store, Checkpointed) else None
     if row is None or zone is None:
         return
-    what, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
+    subject, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
     reason = misfit(held, store, zone.id, state.key, verify_signature)
     if reason is None and digest_of(zone) != held.terms:
         reason = "it is of other terms"
     if reason is not None:
-        found.checks.append(Finding(what, note=f"not used, {reason}"))
+        findings.checks.append(Finding(subject, note=f"not used, {reason}"))
         return
     standing = fold(islice(store.records(zone.id), held.seq))
     assert standing.terms is not None  # a checkpoint is one of a release under terms
-    begun = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
-    replay = Replay(begun).follow(standing)
+    zone_at_terms = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
+    replay = Replay(zone_at_terms).follow(standing)
     replay.learn(held.seq)
     arrays, stored = replay.to_arrays() or {}, decode(held.state)
-    same = all(name in arrays and _is(arrays[name], array) for name, array in stored.items())
+    is_equal = all(name in arrays and _is(arrays[name], array) for name, array in stored.items())
     fix = "Stop the service and run hushgrid doctor, which removes it."
-    problem = None if same else "it is not what the records give"
-    found.checks.append(Finding(what, problem, fix, f"record {held.seq}, computed again"))
+    problem = None if is_equal else "it is not what the records give"
+    findings.checks.append(Finding(subject, problem, fix, f"record {held.seq}, computed again"))
     if problem is not None:
-        found.cures.append(Cure(what, partial(_remove_checkpoint, deployment, zone.id)))
+        findings.cures.append(Cure(subject, partial(_remove_checkpoint, deployment, zone.id)))
 
 
 def _is(first: NDArray[Any], second: NDArray[Any]) -> bool:
@@ -386,16 +388,16 @@ def _remove_checkpoint(deployment: Deployment, zone: str) -> str:
     return "it was not what the records give and is removed; the next start replays every record"
 
 
-def _terms(zone: ZoneService, ledger: Ledger, key: Signer, found: Findings) -> Running:
+def _terms(zone: ZoneService, ledger: Ledger, key: Signer, findings: Findings) -> Running:
     """Check a zone as its curator would; the terms it would continue, or begin with --yes."""
     standing = ledger.standing
     if standing.terms is not None:
         if digest_of(zone) == standing.terms.digest:
             check_all_here(zone, standing, key, new_terms=False)
-            begun = zone_as_begun(zone, standing.terms)
-            return Running(in_week(begun, standing.done + 1), standing)
+            zone_at_terms = zone_as_begun(zone, standing.terms)
+            return Running(in_week(zone_at_terms, standing.reach_step + 1), standing)
         zone = placed(zone, next_border(zone, standing, time.time()))
-        found.remarks.append(
+        findings.remarks.append(
             f"the file has other terms than the ledger: {change_of(zone, standing)} hushgrid serve"
             " --yes begins them."
         )
@@ -406,8 +408,8 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, found: Findings) -> R
 
 
 def _witness(folder: Path) -> None:
-    there = folder if folder.exists() else folder.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    place = folder if folder.exists() else folder.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise LedgerError(
             f"the witness folder {folder} cannot be used; set stores.witness to a folder on a local"
             " disk that the service can write."
@@ -417,13 +419,13 @@ def _witness(folder: Path) -> None:
 # ---- meters
 
 
-def _meters(deployment: Deployment, found: Findings, states: dict[str, LedgerState]) -> None:
+def _meters(deployment: Deployment, findings: Findings, states: dict[str, LedgerState]) -> None:
     """Check that a file or database can be used, the rosters in it, and every delivery."""
-    what, url = "stores.meters", deployment.meters
+    subject, url = "stores.meters", deployment.meters
     path = file_of(url)
     if path is not None:
-        there = next(place for place in (path, *path.absolute().parents) if place.exists())
-        if not os.access(there, os.W_OK) or not (there == path or there.is_dir()):
+        nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if not os.access(nearest, os.W_OK) or not (nearest == path or nearest.is_dir()):
             raise MeterError(f"meter store {path} cannot be written; give a path that can.")
     published = dict[str, int]()
     for zone in deployment.zones:
@@ -431,51 +433,51 @@ def _meters(deployment: Deployment, found: Findings, states: dict[str, LedgerSta
             if release.source == "readings":
                 published[zone.id] = release.start
     if not (path.exists() if path else exists(url, METERS)):
-        gone = "it is gone, and readings of it are published" if published else None
-        found.checks.append(Finding(what, gone, _again(), "not begun"))
+        loss = "it is gone, and readings of it are published" if published else None
+        findings.checks.append(Finding(subject, loss, _resend_advice(), "not begun"))
         return
     with Database(path or url, METERS, read_only=True, still=True) as store:
-        whole = store.is_whole()
+        is_sound = store.is_whole()
     rosters = stored_rosters(url)
     for zone in deployment.zones:
-        changed = zone.id in found.running and found.running[zone.id].new
+        changed = zone.id in findings.running and findings.running[zone.id].new
         if zone.id in rosters and not changed:
-            with found.at(what):
+            with findings.at(subject):
                 HeldRoster(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
-    if not whole:
-        found.checks.append(Finding(what, "the file is damaged", f"First {_COPY}."))
+    if not is_sound:
+        findings.checks.append(Finding(subject, "the file is damaged", f"First {_COPY}."))
     for name, problems in damages(url, published).items():
-        zone_what = f"readings of zone {name}"
-        findings = [Finding(zone_what, problem, _again()) for problem in problems]
-        found.checks += findings or [Finding(zone_what)]
+        zone_subject = f"readings of zone {name}"
+        damage = [Finding(zone_subject, problem, _resend_advice()) for problem in problems]
+        findings.checks += damage or [Finding(zone_subject)]
 
 
-def _again() -> str:
+def _resend_advice() -> str:
     return (
         f"Have the readings of the last {LATE} intervals sent again, or {_COPY}; otherwise a meter"
         " without its reading counts as missing, and a damaged interval is left out."
     )
 
 
-def _block_keys(deployment: Deployment, found: Findings) -> None:
+def _block_keys(deployment: Deployment, findings: Findings) -> None:
     """Check the folder of the keys of blocks of steps."""
     folder = key_folder(deployment.meters, deployment.block_key_folder)
     if folder is None or not any(zone.policy.schedule.lengths for zone in deployment.zones):
         return
-    what, keys = "stores.block_keys", BlockKeys(folder)
+    subject, keys = "stores.block_keys", BlockKeys(folder)
     files = keys.files()
     if len(files) < 2:
-        found.remarks.append(
-            f"{what}: folder {folder} has no key, so that serve makes one; where several"
+        findings.remarks.append(
+            f"{subject}: folder {folder} has no key, so that serve makes one; where several"
             " curators run these zones, copy the folder of one to all before they start."
         )
         if not deployment.standby:
-            found.cures.append(Cure(what, lambda: f"the first key is made: {keys.make()}"))
+            findings.cures.append(Cure(subject, lambda: f"the first key is made: {keys.make()}"))
     for path in keys.unfinished():
-        _unfinished(found, what, path, keys.finish)
+        _unfinished(findings, subject, path, keys.finish)
     if not os.access(folder if files else folder.parent, os.W_OK):
-        found.remarks.append(
-            f"{what}: folder {folder} cannot be written, so that blocks get forecasts;"
+        findings.remarks.append(
+            f"{subject}: folder {folder} cannot be written, so that blocks get forecasts;"
             " give one that can."
         )
 
@@ -483,16 +485,16 @@ def _block_keys(deployment: Deployment, found: Findings) -> None:
 # ---- rows and files
 
 
-def _rows(found: Findings, what: str, url: str, schema: Schema) -> None:
+def _rows(findings: Findings, subject: str, url: str, schema: Schema) -> None:
     """Read every row of a store that needs no other store."""
     if not exists(url, schema):
-        found.checks.append(Finding(what, note="not begun"))
+        findings.checks.append(Finding(subject, note="not begun"))
         return
     with Database(url, schema, create=False, read_only=True, still=True) as store:
         for table in store.tables:
             store.rows(table.select())
         if not store.is_whole():
-            found.checks.append(Finding(what, "the file is damaged", f"First {_COPY}."))
+            findings.checks.append(Finding(subject, "the file is damaged", f"First {_COPY}."))
 
 
 def _clients(deployment: Deployment) -> None:
@@ -504,7 +506,7 @@ def _clients(deployment: Deployment) -> None:
         check_bound(deployment, clients.all())
 
 
-def _unfinished(found: Findings, what: str, path: Path, remove: Callable[[], object]) -> None:
+def _unfinished(findings: Findings, subject: str, path: Path, remove: Callable[[], object]) -> None:
     """Warn of a temporary file that a killed process left."""
     try:
         age = time.time() - path.stat().st_mtime
@@ -512,15 +514,15 @@ def _unfinished(found: Findings, what: str, path: Path, remove: Callable[[], obj
         return
     if age < _STALE:
         return
-    found.remarks.append(
-        f"{what}: {path} is left of a write that was cut off; hushgrid doctor removes it."
+    findings.remarks.append(
+        f"{subject}: {path} is left of a write that was cut off; hushgrid doctor removes it."
     )
 
     def apply() -> str:
         remove()
         return f"{path} was left of a write that was cut off and is removed"
 
-    found.cures.append(Cure(what, apply))
+    findings.cures.append(Cure(subject, apply))
 
 
 def _secrets(deployment: Deployment) -> Iterator[tuple[str, Path | None, int]]:
@@ -539,23 +541,23 @@ def _secrets(deployment: Deployment) -> Iterator[tuple[str, Path | None, int]]:
         yield "http.tls_key", deployment.http.tls_key, 0o007
 
 
-def _modes(deployment: Deployment, found: Findings) -> None:
+def _modes(deployment: Deployment, findings: Findings) -> None:
     """Find secrets that others can use: a problem for production, else a warning."""
-    for what, path, forbidden in _secrets(deployment):
+    for subject, path, forbidden in _secrets(deployment):
         mode = path.stat().st_mode & 0o777 if path is not None and path.exists() else 0
         if path is None or not mode & forbidden:
             continue
-        found.cures.append(Cure(what, partial(_close, path, mode & ~forbidden)))
-        if what == "service.key":  # which is refused
+        findings.cures.append(Cure(subject, partial(_close, path, mode & ~forbidden)))
+        if subject == "service.key":  # which is refused
             continue
         problem = (
             f"{path} has mode {mode:04o}, so that others can use it; chmod"
             f" {mode & ~forbidden:o} {path}."
         )
         if deployment.mode == "production":
-            found.checks.append(Finding(what, problem))
+            findings.checks.append(Finding(subject, problem))
         else:
-            found.remarks.append(f"{what}: {problem}")
+            findings.remarks.append(f"{subject}: {problem}")
 
 
 def _close(path: Path, mode: int) -> str:
@@ -567,7 +569,7 @@ def _close(path: Path, mode: int) -> str:
 # ---- ways in
 
 
-def _broker(mqtt: Mqtt, found: Findings) -> None:
+def _broker(mqtt: Mqtt, findings: Findings) -> None:
     """Require usable files, and warn of what anyone on the way could read or send."""
     from hushgrid.web.mqtt import password_of, tls_of
 
@@ -575,18 +577,18 @@ def _broker(mqtt: Mqtt, found: Findings) -> None:
     if mqtt.tls:
         tls_of(mqtt)
     else:
-        found.remarks.append(
+        findings.remarks.append(
             "mqtt.tls is not set, so readings and the password pass in the clear; set it to true,"
             " with the broker's port for TLS."
         )
     if mqtt.password_file is None and mqtt.tls_certificate is None:
-        found.remarks.append(
+        findings.remarks.append(
             "mqtt has neither username and password_file nor tls_certificate, so the broker lets"
             " anyone in; give one of them."
         )
 
 
-def _http(deployment: Deployment, found: Findings) -> None:
+def _http(deployment: Deployment, findings: Findings) -> None:
     """Require usable certificates and a port that is free, or taken by this very service."""
     from hushgrid.web.http.server import bind_socket, check_tls
 
@@ -597,7 +599,7 @@ def _http(deployment: Deployment, found: Findings) -> None:
     except ServiceError as error:
         if not _running(deployment):
             raise
-        found.remarks.append(f"http: {error} The service runs already.")
+        findings.remarks.append(f"http: {error} The service runs already.")
 
 
 def _running(deployment: Deployment) -> bool:
@@ -644,7 +646,7 @@ def rehearse(zone: ZoneService) -> None:
     state, noise = first_state(zone), SimulatedNoise(1)
     expected = Expectations(zone.scenario)
     low = zone.scenario.zone.low_ends(state.zone)
-    nothing = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
+    silence = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
     for t in (1, 2)[: zone.policy.horizon]:
-        load = nothing.tally(state.zone, lambda t=t: expected.at(t) - low)  # type: ignore[misc]
+        load = silence.tally(state.zone, lambda t=t: expected.at(t) - low)  # type: ignore[misc]
         _, state = step(state, load, noise)

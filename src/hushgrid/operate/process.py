@@ -68,9 +68,9 @@ Opened = tuple[ExitStack, Curator]
 OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
 
 
-def _release(begun: Future[Opened]) -> None:
-    if begun.exception() is None:
-        begun.result()[0].close()
+def _release(opening: Future[Opened]) -> None:
+    if opening.exception() is None:
+        opening.result()[0].close()
 
 
 class ZoneRun:
@@ -117,16 +117,16 @@ class ZoneRun:
 
     def begin(self, now: float) -> Future[Opened]:
         """Open the zone in a thread; `run` takes what was opened, or the error."""
-        begun = self._opening = Future[Opened]()
+        opening = self._opening = Future[Opened]()
 
         def work() -> None:
             try:
-                begun.set_result(self._opened(now, new_terms=False))
+                opening.set_result(self._opened(now, new_terms=False))
             except BaseException as error:
-                begun.set_exception(error)
+                opening.set_exception(error)
 
         threading.Thread(target=work, name=f"open-{self.service.id}", daemon=True).start()
-        return begun
+        return opening
 
     @property
     def opens(self) -> bool:
@@ -135,11 +135,11 @@ class ZoneRun:
 
     def finish(self) -> Curator | None:
         """The zone that `begin` has opened; raises its error. None while it is not done."""
-        begun = self._opening
-        if begun is None or not begun.done():
+        opening = self._opening
+        if opening is None or not opening.done():
             return None
         self._opening = None
-        return self._take(begun.result())
+        return self._take(opening.result())
 
     def _opened(self, now: float, new_terms: bool) -> Opened:
         with ExitStack() as stack:
@@ -153,9 +153,9 @@ class ZoneRun:
 
     def close(self) -> None:
         """Release the zone; one that is still being opened is released when that is done."""
-        begun, self._opening = self._opening, None
-        if begun is not None:
-            begun.add_done_callback(_release)
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.add_done_callback(_release)
         self.curator = None
         self._stack.close()
 
@@ -179,7 +179,7 @@ class ZoneRun:
             curator = self.curator or (self.finish() if self.opens else self.open(likely))
             if curator is None:
                 return None
-            made = curator.run(now, step, most=1)
+            releases = curator.run(now, step, most=1)
             if curator.confirmed:
                 self._trusted = ahead
         except Exception as error:  # a failure of one zone must not stop the others
@@ -187,7 +187,7 @@ class ZoneRun:
             return None
         self.refresh()
         self.service = curator.service
-        return made
+        return releases
 
     def refresh(self) -> None:
         """Forget failures: their cause may be over."""
@@ -218,8 +218,8 @@ class ZoneRun:
     @property
     def pause(self) -> float:
         """How long it still waits after a failure [s]; infinite where it does not."""
-        left = self._again - self._steady()
-        return left if self.curator is None and left > 0 else math.inf
+        remainder = self._again - self._steady()
+        return remainder if self.curator is None and remainder > 0 else math.inf
 
     def next_due(self) -> float:
         """When the next interval closes [UTC s]; infinite while the zone waits."""
@@ -278,8 +278,10 @@ class Process:
         self.history = History(deployment.zones, simulated=simulated, unread=True)
         self.history.watch_prices(self._metrics.priced)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
-        self._price_file = next((one for one in publishers if isinstance(one, PriceFile)), None)
-        self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
+        self._price_file = next(
+            (publisher for publisher in publishers if isinstance(publisher, PriceFile)), None
+        )
+        self._publishers = [CountedPublisher(publisher, self._metrics) for publisher in publishers]
         name = f"hushgrid-covariates-{self._session}"
         self._covariates = CovariateSources(
             deployment.zones, deployment.mqtt, name, self._metrics.not_fetched
@@ -287,7 +289,7 @@ class Process:
         self._covariates.start()
         stack.callback(self._covariates.stop)
         self._loads = Loads(deployment.zones, self._meters)
-        self._names = tuple(type(each).__name__ for each in publishers)
+        self._names = tuple(type(publisher).__name__ for publisher in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
         self._transfers: dict[str, Sequence[TransferRecord]] = {}  # of the zones that were opened
@@ -301,7 +303,7 @@ class Process:
     def _make_zones(self) -> list[ZoneRun]:
         server = self.deployment.on_server
         zones, threads = self.deployment.zones, self._threads
-        return [ZoneRun(one, self._curator, server=server, threads=threads) for one in zones]
+        return [ZoneRun(zone, self._curator, server=server, threads=threads) for zone in zones]
 
     def _make_publishers(self) -> Iterator[Publisher]:
         for opened in extensions("hushgrid.publishers"):
@@ -367,14 +369,14 @@ class Process:
                 zone.fail(error)
 
     @staticmethod
-    def _wait_for(begun: Collection[Future[Opened]]) -> None:
+    def _wait_for(openings: Collection[Future[Opened]]) -> None:
         """Until all are done, or `PATIENCE` after the first that is open or cannot be."""
-        left = set(begun)
-        while left:
-            done, left = wait(left, return_when=FIRST_COMPLETED)
-            if not all(isinstance(one.exception(), DAMAGE) for one in done):
+        pending = set(openings)
+        while pending:
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            if not all(isinstance(opening.exception(), DAMAGE) for opening in ended):
                 break
-        wait(left, PATIENCE)
+        wait(pending, PATIENCE)
 
     def make_http_app(self, http: Http, clock: Clock) -> App:
         """The app that answers over HTTP."""
@@ -420,7 +422,7 @@ class Process:
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
         store = VtnStore(self.deployment.vtn_store)
-        made = Vtn(
+        vtn = Vtn(
             self.history,
             store,
             access,
@@ -430,7 +432,7 @@ class Process:
             counted=self._metrics.count_notification,
             under_way=self._metrics.under_way,
         )
-        return mount_vtn(self._stack.enter_context(made).app)
+        return mount_vtn(self._stack.enter_context(vtn).app)
 
     def _lines(self, zone: str) -> Iterator[str]:
         """A zone's records as lines of an export, up to the last that this process has witnessed.
@@ -481,13 +483,13 @@ class Process:
         A release of each zone in turn: after an outage every zone has a new price before any has
         all that are late.
         """
-        begun, due = clock.now(), self._zones
+        start, due = clock.now(), self._zones
         while due:
             late = list[ZoneRun]()
             for zone in due:
                 if stopped():
                     return
-                if self._pass(zone, clock) and zone.next_due() <= begun:
+                if self._pass(zone, clock) and zone.next_due() <= start:
                     late.append(zone)
             due = late
         for zone in self._zones:
@@ -496,23 +498,23 @@ class Process:
 
     def _pass(self, zone: ZoneRun, clock: Clock) -> bool:
         """Publish a zone's next interval if it is due; whether it was published."""
-        begun, before, name = time.monotonic(), zone.service, zone.service.id
-        made = zone.run(clock.now(), ahead_of(clock))
+        start, before, name = time.monotonic(), zone.service, zone.service.id
+        releases = zone.run(clock.now(), ahead_of(clock))
         if zone.service is not before:
             self._renew(zone.service)
         self._metrics.readings_lost(name, self._meters.lost(name))
-        if made is None or zone.curator is None:
+        if releases is None or zone.curator is None:
             if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)
             self.board.failed(zone.service.id)
             return False
-        self._metrics.released(made, time.monotonic() - begun)
+        self._metrics.released(releases, time.monotonic() - start)
         status = zone.curator.status
         self._metrics.zone_status(status)
         self.board.passed(status)
         if self._operator is not None:
             self._operator.update(zone.service.id, zone.curator.inside)
-        return bool(made)
+        return bool(releases)
 
     @staticmethod
     def _keep(zone: ZoneRun) -> None:
@@ -525,7 +527,7 @@ class Process:
 
     def _renew(self, zone: ZoneService) -> None:
         """Go on with a zone over another week."""
-        zones = tuple(zone if one.id == zone.id else one for one in self.deployment.zones)
+        zones = tuple(zone if old.id == zone.id else old for old in self.deployment.zones)
         self.deployment = replace(self.deployment, zones=zones)
         self.history.renew(zone)
         self._loads.renew(zone)
@@ -539,15 +541,17 @@ class Process:
         with suppress(LedgerError):  # then the next start takes longer
             for zone in self._zones:
                 if zone.curator is not None:
-                    zone.curator.keep_checkpoint(every=1)
+                    zone.curator.keep_checkpoint(spacing=1)
 
-    def rest(self, clock: Clock) -> float:
+    def sleep_length(self, clock: Clock) -> float:
         """How long to sleep [s]: until an interval closes or a pause ends, `LEAST`..`WAKE`."""
         now = clock.now()
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
         pause = min((zone.pause for zone in self._zones), default=WAKE)
         lengths = {zone.service.seconds for zone in self._zones}
-        border = min((one - now % one for one in lengths), default=WAKE)  # another price holds
+        border = min(
+            (length - now % length for length in lengths), default=WAKE
+        )  # another price holds
         return min(max(min(due - now, pause, border), LEAST), WAKE)
 
 

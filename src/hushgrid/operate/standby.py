@@ -224,7 +224,7 @@ class Standby:
                 with self.store.recovering(zone):
                     fold = Fold(verify_signature)
                     refold(self.store, zone, fold)
-                    recover(self.store, zone, fold, witness, self._key.public, sent=False)
+                    recover(self.store, zone, fold, witness, self._key.public, unconfirmed=False)
             except LedgerError as error:
                 log.warning("records not put back", extra={"zone": zone, "reason": str(error)})
 

@@ -66,7 +66,7 @@ def _simulated(case: BlockFilter, rho: float, power: int) -> float:
     steps = np.arange(len(load))
     count, scale = -(-len(load) // case.length), _UNIT * 2.0**power
     noise = SimulatedNoise(_SEED).blocks(scale, case.length, count).ravel()[: len(load)]
-    found, _ = LoadFilter.start(case.seconds / _HOUR, [_spreads(rho, case.flat)]).follow(
+    loads, _ = LoadFilter.start(case.seconds / _HOUR, [_spreads(rho, case.flat)]).follow(
         SeenLoads(
             _UNIT * load + noise,
             np.full(len(load), scale),
@@ -77,7 +77,7 @@ def _simulated(case: BlockFilter, rho: float, power: int) -> float:
             begins=steps % case.length == 0,
         )
     )
-    counted = found.variance[_BEFORE * _DAY // case.seconds :]
+    counted = loads.variance[_BEFORE * _DAY // case.seconds :]
     return float(counted.mean()) / _UNIT**2
 
 
@@ -91,8 +91,8 @@ def _street(seconds: int, rho: float, flat: bool) -> tuple[Floats, Bools, Floats
     if not flat:
         return place, weekend, drawn_loads(spreads, seconds / _HOUR, place, weekend, source)
     about = spreads._replace(profile=0.0, weekend=0.0)
-    drawn = drawn_loads(about, seconds / _HOUR, place, weekend, source)
-    return place, weekend, drawn * LoadShape().week(local + seconds / 2)
+    deviations = drawn_loads(about, seconds / _HOUR, place, weekend, source)
+    return place, weekend, deviations * LoadShape().week(local + seconds / 2)
 
 
 @lru_cache(maxsize=8)

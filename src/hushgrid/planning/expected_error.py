@@ -209,7 +209,7 @@ def clamp_grid(
     task = _Search(models, zone, replace(consumption, elasticity=None), plain, RHO, most_cut)
     fixed = plain if sizes is not None else replace(plain, clamp=policy.clamp)
     last = round(task.noise(fixed) / math.sqrt(2), 6)
-    reach = np.array([*(one for one in sizes or () if task.least <= one < last), last])
+    reach = np.array([*(size for size in sizes or () if task.least <= size < last), last])
     clamps = task.clamps(reach * (1 + 1e-9))
     clamps[-1] = _ends([fixed.clamp])[0] if fixed.clamp else task.bounds
     fits = (clamps[:, :, 1] > 0).all(axis=1)
@@ -241,9 +241,9 @@ class _Search:
         self._most_cut = most_cut
         self._models, self._zone, self._consumption = models, zone, consumption
         self._policy, self._rho = policy, rho
-        each = policy.schedule.epsilons or (policy.epsilon,)
-        self._epsilon = float(np.median(each))
-        wide = (self._epsilon / np.array(each)) ** 2
+        epsilons = policy.schedule.epsilons or (policy.epsilon,)
+        self._epsilon = float(np.median(epsilons))
+        wide = (self._epsilon / np.array(epsilons)) ** 2
         if policy.schedule.lengths:
             wide = policy.schedule.variance(np.sqrt(wide)) / 2
         self._uneven = float(np.mean(wide))
@@ -266,20 +266,20 @@ class _Search:
         width = self._lowest - self._lows[1]
         lowest = float((width * self._share).max()) if zone.offset else 1.0
         self.least = max(lowest / self._epsilon, policy.min_scale)
-        self._energy = self._whole() if zone.offset and most_cut < 1 else None
+        self._energy = self._all_energy() if zone.offset and most_cut < 1 else None
 
-    def _whole(self) -> Floats:
+    def _all_energy(self) -> Floats:
         """(models,): expected energy that houses import and export over the horizon [Wh]."""
         f, v = self._consumption, self._export
         net = [np.abs(np.arange(law.top + 1)[:, None] - v).T @ law.pmf for law in f.laws]
-        found = np.zeros(len(self._models))
+        energies = np.zeros(len(self._models))
         for m, model in enumerate(self._models):
             for belief in islice(marginals(model), self._policy.horizon):
                 table = f.table(belief.t)
                 means = np.array([[net[law][k] for k, law in enumerate(row)] for row in table])
-                each = means[..., None]
-                found[m] += sum_moments(belief, model, f, each, 0 * each)[0][0]
-        return found
+                class_means = means[..., None]
+                energies[m] += sum_moments(belief, model, f, class_means, 0 * class_means)[0][0]
+        return energies
 
     @property
     def bounds(self) -> Ints:
@@ -308,17 +308,17 @@ class _Search:
         For a lower end that is the one with the largest upper end. Lower ends are judged class by
         class, by what is cut there alone.
         """
-        found = np.zeros((len(scales), len(self._bound), 2), np.int64)
+        clamps = np.zeros((len(scales), len(self._bound), 2), np.int64)
         for kind, pairs in enumerate(map(self._pairs, range(len(self._bound)))):
             first, last = self._lows[:, kind].tolist()
             lows = np.unique(np.linspace(first, last, _LOWS).round().astype(np.int64))
-            each = [self._upper(kind, pairs, scales, low) for low in lows.tolist()]
-            found[:, kind, 1] = each[0]
+            highs = [self._upper(kind, pairs, scales, low) for low in lows.tolist()]
+            clamps[:, kind, 1] = highs[0]
             if len(lows) > 1:
-                best = self._best_low(kind, lows, np.array(each))
-                found[:, kind, 0] = lows[best]
-                found[:, kind, 1] = np.array(each)[best, np.arange(len(scales))]
-        return found
+                best = self._best_low(kind, lows, np.array(highs))
+                clamps[:, kind, 0] = lows[best]
+                clamps[:, kind, 1] = np.array(highs)[best, np.arange(len(scales))]
+        return clamps
 
     def near(self, clamps: Ints) -> None:
         """From now on look for lower ends next to those of a row of clamps."""
@@ -331,12 +331,12 @@ class _Search:
         self, kind: int, pairs: Sequence[tuple[Floats, Floats]], scales: Floats, low: int
     ) -> list[int]:
         """The largest upper end for a lower one, of each scale; 0 where the scale is too small."""
-        found, at = [], int(self._lowest[kind])
+        highs, at = [], int(self._lowest[kind])
         for b in scales.tolist():
             fits = not self._lows[1, kind] or self._holds(kind, pairs, b, low, at)
             at = self._largest(kind, pairs, b, at, low) if fits else at
-            found.append(at if fits else 0)
-        return found
+            highs.append(at if fits else 0)
+        return highs
 
     def _best_low(self, kind: int, lows: Ints, highs: Ints) -> Ints:
         """(scales,): the lower end with the least error by what is cut of one class."""
@@ -362,34 +362,38 @@ class _Search:
         noise = 2 * scales**2 * self._uneven
         total = noise + self._cut_error(parts)
         if self._policy.estimator != "model":
-            total = np.array([self._followed(parts, k, one) for k, one in enumerate(noise)])
+            total = np.array(
+                [self._followed(parts, k, step_noise) for k, step_noise in enumerate(noise)]
+            )
         return np.where(unfit | ~self.cuts_little(parts), np.inf, total)
 
     def cuts_little(self, parts: ClampMoments) -> Bools:
         """(rows,): whether no more energy is cut than `most_cut` allows."""
-        whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
+        energy = (parts.missed + parts.below).sum(axis=1)  # (models, rows of clamps)
         if self._energy is not None:
-            whole = self._energy[:, None]
-        cut = parts.moved.sum(axis=1) <= self._most_cut * whole
+            energy = self._energy[:, None]
+        cut = parts.moved.sum(axis=1) <= self._most_cut * energy
         return np.asarray(cut.all(axis=0) | (self._most_cut == 1))
 
     def _followed(self, parts: ClampMoments, k: int, noise: float) -> float:
         """The expected squared error of an estimate that follows releases, at one row of clamps."""
         means = ClampMoments(*(part[:, :, k].mean(axis=0) for part in parts))
-        load, noisy = means.missed + means.seen, np.full(len(means.seen), noise)
+        load, noisy = means.missed + means.below, np.full(len(means.below), noise)
         even = np.ones(len(load))  # of all steps, as for raw prices
-        found = Prospect(
-            noisy, means.cut, means.missed, means.kept, load, load, even,
+        forecast = Prospect(
+            noisy, means.cut, means.missed, means.below_variance, load, load, even,
             self._policy.estimator, means.over, low=means.low,
         )  # fmt: skip
-        return found.chosen_by(self._rho) ** 2 * len(load)
+        return forecast.chosen_by(self._rho) ** 2 * len(load)
 
     def parts(self, clamps: Ints) -> ClampMoments:
         """(models, T, rows of clamps) each: the load above and below the clamps."""
         if self._policy.estimator == "releases" and not self._zone.offset:
             highs = [tuple(row) for row in clamps[:, :, 1].tolist()]
-            each = [_usual_moments(self._consumption, self._policy, row)[0] for row in highs]
-            return ClampMoments(*(np.array(part)[None, None] for part in zip(*each, strict=True)))
+            moments = [_usual_moments(self._consumption, self._policy, row)[0] for row in highs]
+            return ClampMoments(
+                *(np.array(part)[None, None] for part in zip(*moments, strict=True))
+            )
         return _parts(self._models, self._consumption, clamps, self._policy.horizon)
 
     def _cut_error(self, parts: ClampMoments) -> Floats:
@@ -399,8 +403,8 @@ class _Search:
     def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
         """The distinct laws of a class over the slots, absent and present."""
         f = self._consumption
-        both = np.unique(np.stack([f.absent[:, kind], f.present[:, kind]], axis=1), axis=0)
-        return [(f.laws[a].pmf, f.laws[p].pmf) for a, p in both.tolist()]
+        law_pairs = np.unique(np.stack([f.absent[:, kind], f.present[:, kind]], axis=1), axis=0)
+        return [(f.laws[a].pmf, f.laws[p].pmf) for a, p in law_pairs.tolist()]
 
     def _holds(
         self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, low: int, at: int
@@ -418,17 +422,17 @@ class _Search:
         )
 
     def _largest(
-        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, held: int, low: int
+        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, least: int, low: int
     ) -> int:
         """The largest upper end from `held` on that b protects, by bisection."""
         high = int(self._bound[kind])
         if self._holds(kind, pairs, b, low, high):
             return high
-        while high - held > 1:
-            middle = (held + high) // 2
+        while high - least > 1:
+            middle = (least + high) // 2
             fits = self._holds(kind, pairs, b, low, middle)
-            held, high = (middle, high) if fits else (held, middle)
-        return held
+            least, high = (middle, high) if fits else (least, middle)
+        return least
 
 
 def _skies(f: Consumption) -> tuple[Ints, Ints]:
@@ -451,15 +455,15 @@ class ClampMoments(NamedTuple):
         missed: Mean above the clamp [Wh].
         cut: Variance above the clamp [Wh^2].
         kept: Variance below the clamp [Wh^2].
-        seen: Mean below the clamp [Wh].
+        below: Mean below the clamp [Wh].
         over: Mean of readings above the clamp [Wh].
         low: Mean of what lower ends add [Wh]: less of it is missed.
     """
 
     missed: Floats
     cut: Floats
-    kept: Floats
-    seen: Floats
+    below_variance: Floats
+    below: Floats
     over: Floats
     low: Floats
 
@@ -509,16 +513,20 @@ def _parts(
             )
             out[:2, m, t] = sum_moments(belief, model, f, above, above_variance)
             out[3, m, t], out[2, m, t] = sum_moments(belief, model, f, below, below_variance)
-            for k, each in ((4, over), (5, low)):
-                out[k, m, t], _ = sum_moments(belief, model, f, each, above_variance)
+            for k, means in ((4, over), (5, low)):
+                out[k, m, t], _ = sum_moments(belief, model, f, means, above_variance)
     return ClampMoments(*out)
 
 
 def _usual_moments(f: Consumption, policy: Policy, clamp: Clamp) -> tuple[ClampMoments, float]:
     """Moments of the usual load above and below a clamp, and the variance of all of it."""
     at, usual = clamp or (_NO_CLAMP,) * f.absent.shape[1], policy.usual * len(f.class_of)
-    seen, missed, cut, kept, joint, over = usual_parts(at, f.class_of, usual, np.ones(1))[:, 0]
-    return ClampMoments(missed, cut, kept, seen, over, np.zeros(())), kept + cut + 2 * joint
+    below, missed, cut, below_variance, joint, over = usual_parts(
+        at, f.class_of, usual, np.ones(1)
+    )[:, 0]
+    return ClampMoments(
+        missed, cut, below_variance, below, over, np.zeros(())
+    ), below_variance + cut + 2 * joint
 
 
 def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
@@ -529,13 +537,16 @@ def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
     for state, kind in np.ndindex(*table.shape):
         low, at = clamps[:, kind].T.astype(np.float64)
         # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
-        found = split(f.laws[table[state, kind]], 1.0, 1 / at, low / at)
-        means, variances = (found.above, found.below), (found.above_variance, found.below_variance)
+        halves = split(f.laws[table[state, kind]], 1.0, 1 / at, low / at)
+        means, variances = (
+            (halves.above, halves.below),
+            (halves.above_variance, halves.below_variance),
+        )
         for k in range(2):
             out[state, kind, :, 2 * k] = means[k] * at
             out[state, kind, :, 2 * k + 1] = variances[k] * at**2
-        out[state, kind, :, 4] = found.over * at
-        out[state, kind, :, 5] = found.under * at
+        out[state, kind, :, 4] = halves.over * at
+        out[state, kind, :, 5] = halves.under * at
     return out
 
 
@@ -601,12 +612,12 @@ def borders(
             through = ahead[s, k] = moves[s + 1 - k] @ through
 
     def carried(rows: Floats) -> Floats:
-        each = np.repeat(rows.reshape(-1, 2, 2), _GRID, axis=0)
-        leakage = np.tile(grid, len(each) // _GRID)
-        found = carried_leakage(leakage, each, np.ones((len(each), 2), np.bool_))
-        return found.reshape(horizon, longest, _GRID)
+        matrices = np.repeat(rows.reshape(-1, 2, 2), _GRID, axis=0)
+        leakage = np.tile(grid, len(matrices) // _GRID)
+        carry = carried_leakage(leakage, matrices, np.ones((len(matrices), 2), np.bool_))
+        return carry.reshape(horizon, longest, _GRID)
 
-    first, last = (int(np.ceil(min(one, target) / target * (_GRID - 1))) for one in inflow)
+    first, last = (int(np.ceil(min(leak, target) / target * (_GRID - 1))) for leak in inflow)
     return best_blocks(carried(back), carried(ahead), np.cumsum([0.0, *weights]), grid, first, last)
 
 
@@ -630,7 +641,7 @@ class Prospect:
         noise: Variance of the noise [Wh^2].
         cut: Variance of the energy above the clamp [Wh^2].
         missed: Mean of the energy above the clamp [Wh].
-        kept: Variance of the load below the clamp [Wh^2].
+        below_variance: Variance of the load below the clamp [Wh^2].
         load: Mean of the load [Wh].
         variance: Variance of the load [Wh^2].
         weights: Factors from Wh^2 to squared relative errors of the rate.
@@ -647,7 +658,7 @@ class Prospect:
     noise: Floats
     cut: Floats
     missed: Floats
-    kept: Floats
+    below_variance: Floats
     load: Floats
     variance: Floats
     weights: Floats
@@ -665,11 +676,14 @@ class Prospect:
     def factor(self, rho: float = RHO) -> Floats:
         """Variance of the common factor before each release, given the day's earlier ones.
 
-        Each release adds the information m^2 / (kept + noise), m the mean load below the clamp.
+        Each release adds the information m^2 / (below_variance + noise), m the mean load below
+        the clamp.
         """
-        known = (self.load - self.missed) ** 2 / np.maximum(self.kept + self.noise, _TINY)
-        before = np.cumsum(known) - known
-        steps = np.arange(len(known))
+        information = (self.load - self.missed) ** 2 / np.maximum(
+            self.below_variance + self.noise, _TINY
+        )
+        before = np.cumsum(information) - information
+        steps = np.arange(len(information))
         return np.asarray(rho**2 / (1 + rho**2 * (before - before[steps - steps % STEPS_PER_DAY])))
 
     def squared(self, rho: float = RHO) -> Floats:
@@ -701,20 +715,21 @@ class Prospect:
     def estimated(self, rho: float = RHO) -> float:
         """The same for the estimate, which combines model and release with the best linear gain.
 
-        With p the factor's variance: below the clamp lies V = kept + p m^2, and what is learnt
-        about the factor changes the expected energy above the clamp. An estimator that follows
-        releases has the error of its filter instead; one that weighs the model too, the larger of
-        both, or that of its filter where blocks of noise are simulated.
+        With p the factor's variance: below the clamp lies V = below_variance + p m^2, and what is
+        learnt about the factor changes the expected energy above the clamp. An estimator that
+        follows releases has the error of its filter instead; one that weighs the model too, the
+        larger of both, or that of its filter where blocks of noise are simulated.
         """
         if self.estimator == "releases" or (self.blocks and self.estimator == "filter"):
             return self._rmsre(self._following(rho))
         p, m = self.factor(rho), self.load - self.missed
-        below = self.kept + p * m**2
-        both = p * m * self.missed
-        gain = (below + both) / np.maximum(below + self.noise, _TINY)
-        shared = self.variance - self.kept - self.cut  # twice the covariance of the two parts
+        below = self.below_variance + p * m**2
+        covariance = p * m * self.missed
+        gain = (below + covariance) / np.maximum(below + self.noise, _TINY)
+        # twice the covariance of the two parts
+        shared = self.variance - self.below_variance - self.cut
         squares = (1 - gain) ** 2 * below + gain**2 * self.noise
-        squares += self.cut + p * self._moved**2 + (1 - gain) * (shared + 2 * both)
+        squares += self.cut + p * self._moved**2 + (1 - gain) * (shared + 2 * covariance)
         by_model = self._rmsre(np.maximum(squares, 0.0))
         if self.estimator == "model":
             return by_model
@@ -747,8 +762,10 @@ class Prospect:
         scale = np.sqrt(3 * self.noise / ((n + 1) * (n + 2)))
         below = np.maximum(self.load - self.over, 1.0)
         common = blocks.variance(float(scale.mean() / below.mean()), rho)
-        own = self.kept * self.noise / np.maximum(self.kept + self.noise, _TINY)
-        return np.asarray(common * self.load**2 + own)
+        of_step = (
+            self.below_variance * self.noise / np.maximum(self.below_variance + self.noise, _TINY)
+        )
+        return np.asarray(common * self.load**2 + of_step)
 
     def _followed(self, rho: float, *, flat: bool) -> Floats:
         """Variance of the load below the clamp after each release, by a filter in its third week.
@@ -759,18 +776,18 @@ class Prospect:
         """
         m = np.maximum(self.load - self.missed, 1.0)
         m = np.full(len(m), m.mean()) if flat else m
-        own = rho * np.array(FOLLOWED)
-        own[3:5] = _FLAT if flat else own[3:5]
-        own[5] = math.sqrt(own[5] ** 2 + float(np.mean(self.kept / m**2)))
+        spreads = rho * np.array(FOLLOWED)
+        spreads[3:5] = _FLAT if flat else spreads[3:5]
+        spreads[5] = math.sqrt(spreads[5] ** 2 + float(np.mean(self.below_variance / m**2)))
         weeks = max(1, math.ceil(21 * STEPS_PER_DAY / len(m)))
         base, noise = np.tile(m, weeks), np.tile(np.maximum(self.noise, _TINY), weeks)
         steps = np.arange(len(base))
-        seen = SeenLoads(
+        loads = SeenLoads(
             base, np.sqrt(noise), base, steps % STEPS_PER_DAY / STEPS_PER_DAY,
             steps // STEPS_PER_DAY % 7 >= 5, "gaussian",
         )  # fmt: skip
-        found, _ = LoadFilter.start(24 / STEPS_PER_DAY, [Spreads(*own)]).follow(seen)
-        return found.variance[-len(m) :]
+        followed, _ = LoadFilter.start(24 / STEPS_PER_DAY, [Spreads(*spreads)]).follow(loads)
+        return followed.variance[-len(m) :]
 
     def forecast(self, rho: float = RHO) -> float:
         """The same for a rate from no readings at all: the model's error is in all of the load."""
@@ -797,7 +814,7 @@ class Prospect:
         larger = replace(
             self,
             cut=times * self.cut,
-            kept=times * self.kept,
+            below_variance=times * self.below_variance,
             missed=times * self.missed,
             low=times * self.low,
             load=times * self.load,
@@ -815,7 +832,7 @@ MONTH = 30 * STEPS_PER_DAY  # steps
 
 
 def bill_change(
-    found: Prospect,
+    parts: Prospect,
     tariff: Tariff,
     models: Sequence[OccupancyModel],
     consumption: Consumption,
@@ -828,7 +845,7 @@ def bill_change(
     that of the class whose bills change most.
 
     Args:
-        found: Parts of the expected error of a horizon.
+        parts: Parts of the expected error of a horizon.
         tariff: The rate of a load.
         models: Occupancy models.
         consumption: The laws of a reading, with the export limits added.
@@ -838,20 +855,20 @@ def bill_change(
     Returns:
         The expected size of the change, and what it stays below with 95 %, as shares of the bill.
     """
-    moments = _model_moments(tuple(models), consumption, len(found.load))
+    moments = _model_moments(tuple(models), consumption, len(parts.load))
     sizes = np.bincount(consumption.class_of, minlength=moments.mean.shape[1])
     limit = np.bincount(consumption.class_of, export, len(sizes)) / np.maximum(sizes, 1)
     x = moments.mean - limit
     square = moments.square - 2 * limit * moments.mean + limit**2
-    z = found.load - tariff.offset
-    rates = np.broadcast_to(optimal_rate(found.load, tariff)[:, None], x.shape)
+    z = parts.load - tariff.offset
+    rates = np.broadcast_to(optimal_rate(parts.load, tariff)[:, None], x.shape)
     slopes = np.full(x.shape, tariff.alpha)
     if tariff.feed_in is not None:
         fed = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
         rates = np.where(x < 0, fed[:, None], rates)
         slopes = np.where(x < 0, tariff.feed_in.alpha, tariff.alpha)
     bills = np.abs(np.mean(x * rates, axis=0))[sizes > 0]
-    spread = np.mean(square * (slopes / 1000) ** 2 * found.noise[:, None], axis=0)[sizes > 0]
+    spread = np.mean(square * (slopes / 1000) ** 2 * parts.noise[:, None], axis=0)[sizes > 0]
     shares = np.sqrt(spread / steps) / np.where(bills > 0, bills, np.nan)
     share = float(np.max(np.where(np.isnan(shares), math.inf, shares)))
     return share * math.sqrt(2 / math.pi), 1.96 * share
@@ -878,18 +895,18 @@ def _model_moments(
     models: tuple[OccupancyModel, ...], consumption: Consumption, horizon: int
 ) -> _ModelMoments:
     classes = consumption.absent.shape[1]
-    found = _ModelMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
+    moments = _ModelMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
     for model in models:
         for t, belief in enumerate(islice(marginals(model), horizon)):
             load = load_moments(belief, model, consumption)
             mean, square = class_moments(belief, model, consumption)
-            found.load[t] += load.mean / len(models)
-            found.variance[t] += load.variance / len(models)
-            found.mean[t] += mean / len(models)
-            found.square[t] += square / len(models)
-    for total in found:
+            moments.load[t] += load.mean / len(models)
+            moments.variance[t] += load.variance / len(models)
+            moments.mean[t] += mean / len(models)
+            moments.square[t] += square / len(models)
+    for total in moments:
         total.flags.writeable = False  # every plan of these models shares them
-    return found
+    return moments
 
 
 def prospect(
@@ -919,17 +936,17 @@ def prospect(
     b = np.array(scales)
     noise = policy.schedule.variance(b)
     missed, cut, over, low = np.zeros((4, horizon))
-    kept = variance
+    below_variance = variance
     if policy.clamp:
         kinds = tuple(models), consumption, policy.clamp, horizon
-        missed, cut, kept, _, over, low = cut_moments(*kinds)
+        missed, cut, below_variance, _, over, low = cut_moments(*kinds)
     if policy.estimator == "releases" and not tariff.offset:
         # models have no part in such prices: all is relative to the usual load
-        parts, whole = _usual_moments(consumption, policy, policy.clamp)
-        missed, cut, kept, seen, over, low = (np.full(horizon, part) for part in parts)
-        load, variance = seen + missed, np.full(horizon, whole)
+        parts, all_variance = _usual_moments(consumption, policy, policy.clamp)
+        missed, cut, below_variance, below, over, low = (np.full(horizon, part) for part in parts)
+        load, variance = below + missed, np.full(horizon, all_variance)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
-        noise, cut, missed, kept, load, variance, weights, policy.estimator, over,
+        noise, cut, missed, below_variance, load, variance, weights, policy.estimator, over,
         tariff.offset, low, blocks,
     )  # fmt: skip

@@ -70,8 +70,10 @@ def promise_words(
     """
     scope = {"step": "any step by its price", "interval": "any step by all prices"}.get(secret)
     if window is not None:
-        hours, rest = divmod((window - 1) * (seconds or 0), _HOUR)
-        scope = f"any {window} steps" if rest or not hours else f"any {count_of('hour', hours)}"
+        hours, seconds_left = divmod((window - 1) * (seconds or 0), _HOUR)
+        scope = (
+            f"any {window} steps" if seconds_left or not hours else f"any {count_of('hour', hours)}"
+        )
     words = f"{scope or 'all steps by all prices'}, epsilon {epsilon:g}"
     return f"{words}, delta {delta:g}" if delta else words
 
@@ -93,11 +95,11 @@ def most_blocks(lengths: Sequence[int], window: int) -> int:
     (5, 4)
     """
     turn = sum(lengths)
-    whole, left = divmod(window - 1, turn)  # a window from the last step of a block on
+    turns, steps_left = divmod(window - 1, turn)  # a window from the last step of a block on
     ends = np.cumsum(lengths)
     later = np.concatenate([ends, ends + turn])
-    beyond = np.searchsorted(later, ends + left, side="left") - np.arange(len(ends))
-    return whole * len(ends) + 1 + int(np.max(beyond))
+    beyond = np.searchsorted(later, ends + steps_left, side="left") - np.arange(len(ends))
+    return turns * len(ends) + 1 + int(np.max(beyond))
 
 
 def window_loss(window: int, length: int, epsilon: float) -> float:
@@ -133,8 +135,8 @@ def even_blocks(turn: int, length: int, horizon: int) -> tuple[int, ...]:
     """
     count = max(round(turn / length), 1)
     borders = np.arange(count + 1) * turn // count
-    each = np.diff(borders).tolist()
-    return tuple(each * (horizon // turn))
+    lengths = np.diff(borders).tolist()
+    return tuple(lengths * (horizon // turn))
 
 
 def window_blocks(lengths: Sequence[int], window: int, epsilon: float) -> Blocks:
@@ -164,8 +166,8 @@ def block_lengths(turn: int, window: int, seconds: int) -> tuple[int, ...]:
         The steps of a block, ascending; one step at least.
     """
     most = max((window - 1) // 2, 1)
-    tried = {max(round(hours * _HOUR / seconds), 1) for hours in _HOURS}
-    return tuple(sorted(n for n in tried if n <= min(most, turn))) or (1,)
+    lengths = {max(round(hours * _HOUR / seconds), 1) for hours in _HOURS}
+    return tuple(sorted(n for n in lengths if n <= min(most, turn))) or (1,)
 
 
 # ---- the choice
@@ -236,20 +238,22 @@ def window_policy(
     """
     horizon, week = terms.horizon, _WEEK // seconds
     turn = week if horizon % week == 0 else horizon
-    tried = [terms.schedule.lengths]
+    schedules = [terms.schedule.lengths]
     if not terms.schedule.lengths:
-        each = block_lengths(turn, window, seconds) if block is None else (min(block, turn),)
-        tried = sorted({even_blocks(turn, n, horizon) for n in each}, key=max)
+        lengths_in_steps = (
+            block_lengths(turn, window, seconds) if block is None else (min(block, turn),)
+        )
+        schedules = sorted({even_blocks(turn, n, horizon) for n in lengths_in_steps}, key=max)
     models, zone, consumption = world
     sizes = None if rho is None else clamp_sizes(int(zone.bound.max()))
     grid = clamp_grid(models, zone, consumption, terms, sizes, most_cut)
     # whoever follows the prices follows releases, also where the price itself is raw
     followed = "filter" if terms.estimator == "model" else terms.estimator
     bare = replace(terms, clamp=(), estimator=followed)
-    own = offset_tariff(zone, tariff, consumption)
-    base = prospect(models, consumption, own, bare, [1.0] * horizon)
+    net_tariff = offset_tariff(zone, tariff, consumption)
+    base = prospect(models, consumption, net_tariff, bare, [1.0] * horizon)
     rows, options = list[int](), list[WindowOption]()
-    for lengths in tried:
+    for lengths in schedules:
         loss = epsilon / most_blocks(lengths, window)
         case = BlockFilter(seconds, max(lengths))
         start = rows[-1] if rows else len(grid.reach) - 1
@@ -259,7 +263,7 @@ def window_policy(
         hours = lengths[0] * seconds / _HOUR
         options.append(WindowOption(lengths[0], hours, loss, float(grid.reach[row]), error))
     k = chosen_length([option.error for option in options])
-    schedule = Blocks(tried[k], (options[k].loss,) * len(tried[k]))
+    schedule = Blocks(schedules[k], (options[k].loss,) * len(schedules[k]))
     policy = replace(terms, epsilon=options[k].loss, schedule=schedule, clamp=grid.clamps[rows[k]])
     return policy, tuple(options)
 
@@ -276,14 +280,22 @@ def _best(
         if not grid.allowed[row]:
             return math.inf
         variance = (n + 1) * (n + 2) / 3 * (grid.reach[row] / loss) ** 2
-        own = (part[:, row] for part in grid.parts)
-        missed, cut, kept, _, over, low = own
+        columns = (part[:, row] for part in grid.parts)
+        missed, cut, below_variance, _, over, low = columns
         noise = np.full(steps, variance)
-        found = replace(base, noise=noise, missed=missed, cut=cut, kept=kept, over=over, low=low)
-        put_back = found.estimator == "releases" and row < len(grid.reach) - 1
-        if put_back and found.moved_price > MOST_MOVED:
+        parts = replace(
+            base,
+            noise=noise,
+            missed=missed,
+            cut=cut,
+            below_variance=below_variance,
+            over=over,
+            low=low,
+        )
+        put_back = parts.estimator == "releases" and row < len(grid.reach) - 1
+        if put_back and parts.moved_price > MOST_MOVED:
             return math.inf
-        return found.chosen_by(rho) * math.sqrt(steps)
+        return parts.chosen_by(rho) * math.sqrt(steps)
 
     at = start
     for step in (1, -1):  # errors have one valley
@@ -339,23 +351,25 @@ def longest_window(
     """
     turn, group = _WEEK // seconds, np.zeros(homes, np.int32)
     clamps = [*clamp_sizes(bound), bound]
-    each = [usual_parts((at,), group, usual * homes, np.ones(1))[:, 0] for at in clamps]
-    seen, missed, cut, kept, _, over = np.array(each).T
-    parts = ClampMoments(*(one[None] for one in (missed, cut, kept, seen, over, 0 * over)))
-    allowed = missed <= MOST_CUT * (seen + missed)
+    columns = [usual_parts((at,), group, usual * homes, np.ones(1))[:, 0] for at in clamps]
+    below, missed, cut, below_variance, _, over = np.array(columns).T
+    parts = ClampMoments(
+        *(column[None] for column in (missed, cut, below_variance, below, over, 0 * over))
+    )
+    allowed = missed <= MOST_CUT * (below + missed)
     allowed[-1] = True
     grid = ClampGrid(tuple((at,) for at in clamps), np.array(clamps, np.float64), parts, allowed)
     load = np.array([usual * homes])
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
-    nothing = np.zeros(1)
-    base = Prospect(nothing, nothing, nothing, nothing, load, nothing, weights, "releases")
-    found = dict[str, float]()
+    zeros = np.zeros(1)
+    base = Prospect(zeros, zeros, zeros, zeros, load, zeros, weights, "releases")
+    errors_by_window = dict[str, float]()
     for name, days in WINDOWS.items():
         window = days * turn // 7 + 1
         errors, row = [], len(clamps) - 1
         for length in block_lengths(turn, window, seconds):
-            own = replace(base, blocks=BlockFilter(seconds, length))
-            row, error = _best(own, grid, window_loss(window, length, epsilon), rho, row)
+            block_base = replace(base, blocks=BlockFilter(seconds, length))
+            row, error = _best(block_base, grid, window_loss(window, length, epsilon), rho, row)
             errors.append(error)
-        found[name] = errors[chosen_length(errors)]
-    return found
+        errors_by_window[name] = errors[chosen_length(errors)]
+    return errors_by_window

@@ -65,7 +65,7 @@ def play(tmp_path: Path, **stores: str) -> World:
 
 def test_nothing_is_found_where_nothing_is_wrong(played: World) -> None:
     assert not wrong(played.made)
-    checked = {one.what for one in examine(played.made).checks}
+    checked = {one.subject for one in examine(played.made).checks}
     for what in ("service.key", "ledger of zone elm", "readings of zone oak", "stores.clients"):
         assert what in checked
 
@@ -81,7 +81,7 @@ def test_deliveries_that_were_deleted_are_named(
 ) -> None:
     run_sql(played.made.meters, f"DELETE FROM hushgrid_meter_delivery WHERE {LAST} {which}")
     found = wrong(played.made)
-    assert {one.what for one in found} == {"readings of zone elm"}
+    assert {one.subject for one in found} == {"readings of zone elm"}
     assert str((FIRST + 2) * QUARTER) in str(found[0].problem)
 
     def story(world: World) -> Iterator[None]:
@@ -106,7 +106,7 @@ def test_a_log_that_lost_acknowledged_readings_is_named(
     log = left / "meters-wal"
     log.write_bytes(log.read_bytes()[:-100])
     made = service(left, *played.made.zones)
-    assert {one.what for one in wrong(made)} == {"readings of zone oak"}
+    assert {one.subject for one in wrong(made)} == {"readings of zone oak"}
     figures: list[str] = []
 
     def story(world: World) -> Iterator[None]:
@@ -122,7 +122,7 @@ def test_a_log_that_lost_acknowledged_readings_is_named(
 
 def test_a_meter_store_that_is_gone_is_named(played: World) -> None:
     Path(played.made.meters).unlink()
-    assert [one.what for one in wrong(played.made)] == ["stores.meters"]
+    assert [one.subject for one in wrong(played.made)] == ["stores.meters"]
 
 
 def test_a_meter_store_older_than_the_ledger_is_named(played: World, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_meter_store_older_than_the_ledger_is_named(played: World, tmp_path: P
         f"UPDATE hushgrid_meter_zone SET closed_end = {FIRST * QUARTER} WHERE zone = 'elm'",
     )
     (found,) = wrong(played.made)
-    assert found.what == "readings of zone elm"
+    assert found.subject == "readings of zone elm"
     assert "older than the ledger" in str(found.problem)
 
 
@@ -145,7 +145,7 @@ def test_damaged_readings_are_named_and_stop_no_other_zone(played: World, blob: 
         f"UPDATE hushgrid_meter_delivery SET readings = {blob} WHERE {LAST} AND number = 0",
     )
     (found,) = wrong(played.made)
-    assert found.what == "readings of zone elm"
+    assert found.subject == "readings of zone elm"
     assert "delivery 0 of the interval" in str(found.problem)
     with open_meters(played.made.meters) as meters:
         for one in played.made.zones:
@@ -213,7 +213,7 @@ def test_damage_in_a_database_server_is_named(
         for damaged in (b"", whole[:-1], whole[:30] + bytes([whole[30] ^ 4]) + whole[31:]):
             put(damaged)
             (found,) = wrong(world.made)
-            assert found.what == "readings of zone elm"
+            assert found.subject == "readings of zone elm"
             assert f"delivery 0 of the interval at {interval}" in str(found.problem)
         again = World(world.made, world.t)
         again.play(story)
@@ -222,7 +222,7 @@ def test_damage_in_a_database_server_is_named(
         put(whole)
         assert link.execute(f"DELETE FROM {one} 1").rowcount == 1
     (found,) = wrong(world.made)
-    assert (found.what, interval in str(found.problem)) == ("readings of zone elm", True)
+    assert (found.subject, interval in str(found.problem)) == ("readings of zone elm", True)
     again = World(world.made, world.t)
     again.play(story)
     assert set(lost(caplog)) == {("elm", FIRST + 2)}
@@ -249,7 +249,7 @@ FLIPS = {
 def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> None:
     flip(played.made, "elm", FLIPS[what])
     (found,) = wrong(played.made)
-    assert found.what == "ledger of zone elm"
+    assert found.subject == "ledger of zone elm"
     assert "record 4" in str(found.problem)
 
     def story(world: World) -> Iterator[None]:
@@ -290,7 +290,7 @@ def test_stores_that_are_no_database_are_named(played: World) -> None:
     for url in (played.made.client_store, played.made.meters):
         Path(url).write_bytes(b"nothing of the kind " * 500)
     Path(played.made.key).chmod(0o644)
-    found = {one.what for one in wrong(played.made)}
+    found = {one.subject for one in wrong(played.made)}
     assert found == {"service.key", "stores.clients", "stores.meters"}
 
 
@@ -378,7 +378,7 @@ def test_damage_is_left_to_a_person(played: World) -> None:
     before = [path.read_bytes() for path in files]
     done, found = repair(played.made)
     assert done == []
-    assert {one.what for one in found.checks if one.problem} == {"readings of zone elm"}
+    assert {one.subject for one in found.checks if one.problem} == {"readings of zone elm"}
     assert [path.read_bytes() for path in files] == before
 
 

@@ -319,7 +319,7 @@ def test_what_was_published_without_an_account_may_be_known(honest: Honest) -> N
         assert script_says(records).startswith("good" if good else "bad"), stated
 
 
-def test_an_epoch_that_begins_inside_a_block_waits_for_its_end(tmp_path: Path) -> None:
+def test_terms_that_begin_inside_a_block_wait_for_its_end(tmp_path: Path) -> None:
     """Its account is about the last step of the block: it says too little about those before."""
     first = load(tmp_path, BEGINS, BLOCKS)
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:

@@ -71,7 +71,7 @@ def test_what_others_may_have_published_is_appended_again(tmp_path: Path, restar
         witnesses = Witnesses(tmp_path / "witness", shared=True)
     with SqliteLedger(path) as store, opened(store, witnesses.of(ZONE)) as ledger:
         assert store.head(ZONE) == published
-        assert ledger.found.complete is not restarts
+        assert ledger.opening.complete is not restarts
         ledger.settle()
         ledger.publish(read(3))
     witnesses.close()
@@ -120,8 +120,8 @@ def test_after_a_fail_over_a_curator_that_was_away_appends_nothing_that_it_sent(
         first.close()
         again = Witnesses(tmp_path / "a", shared=True)
     with elsewhere(copy) as store, opened(store, again.of(ZONE)) as ledger:
-        assert ledger.found.moved or ledger.found.since == START
-        assert not ledger.found.complete, "so that a gap covers the step"
+        assert ledger.opening.moved or ledger.opening.since == START
+        assert not ledger.opening.complete, "so that a gap covers the step"
         assert store.head(ZONE) != sent.digest
         assert ledger.standing.last_t == 1
     again.close()
@@ -142,8 +142,8 @@ def test_a_record_that_another_curator_replaced_is_not_appended(tmp_path: Path) 
         before = list(store.records(ZONE))
         first.of(ZONE).send(sent)
         with opened(store, first.of(ZONE)) as ledger:
-            assert not ledger.found.lost
-            assert ledger.found.forked is None
+            assert not ledger.opening.lost
+            assert ledger.opening.forked is None
         assert list(store.records(ZONE)) == before
     first.close()
     other.close()
@@ -173,7 +173,7 @@ def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
             with opened(store, witnesses.of(ZONE)) as ledger:
                 assert ledger.standing.last_t == 2
                 assert store.head(ZONE) == published
-                assert ledger.found.moved
+                assert ledger.opening.moved
 
 
 @pytest.fixture
@@ -214,19 +214,19 @@ def test_all_files_of_another_history_count(
     path, _ = histories()
     with SqliteLedger(path) as store, Witnesses(tmp_path / "witness", shared=True) as witnesses:
         with opened(store, witnesses.of(ZONE), forked=True) as ledger:
-            assert ledger.found.forked == (2, 3)
+            assert ledger.opening.forked == (2, 3)
             ledger.write(GapRecord(2, 5, "fork"))
             ledger.append("resume", bodies.resume(2, 5, epsilon=2.0))
             ledger.settle()
         with opened(store, witnesses.of(ZONE)) as ledger:  # and none of them is refused again
-            assert ledger.found.forked is None
+            assert ledger.opening.forked is None
     with (
         SqliteLedger(path) as store,
         Witnesses(tmp_path / "witness", shared=True),
         Witnesses(tmp_path / "witness", shared=True) as second,
         opened(store, second.of(ZONE)) as ledger,
     ):
-        assert ledger.found.forked is None
+        assert ledger.opening.forked is None
 
 
 def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path: Path) -> None:
@@ -247,10 +247,10 @@ def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path:
             Witnesses(tmp_path / "witness") as witnesses,
             opened(store, witnesses.of(ZONE), forked=True) as ledger,
         ):
-            assert ledger.found.least == 3.0
+            assert ledger.opening.least == 3.0
 
 
-def test_lost_releases_are_dated_by_their_own_start_where_their_epoch_is_not_known() -> None:
+def test_lost_releases_are_dated_by_their_own_start_where_their_terms_are_not_known() -> None:
     """A ledger of hours; the witness has dropped the record of the terms of quarter hours."""
     hours = bodies.terms_of("ab" * 32, 490_000, 3600, roster="cd" * 32, seq=2)
     fold = SimpleNamespace(standing=SimpleNamespace(terms_records=(hours,), terms=hours))

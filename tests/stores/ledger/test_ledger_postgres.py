@@ -280,11 +280,11 @@ def test_an_older_copy_is_noticed_by_who_remembers_the_head(
     with open_store(postgres.in_schema(schema)) as store:
         with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
             shown = ledger.publish(instead(1, "fallback")).head
-        with Ledger.open(store, ZONE, KEY, "production", 0, known=[shown]):
+        with Ledger.open(store, ZONE, KEY, "production", 0, digests=[shown]):
             pass
         with (
             pytest.raises(LedgerError, match="an older copy was put back"),
-            Ledger.open(store, ZONE, KEY, "production", 0, known=[shown, "ab" * 32]),
+            Ledger.open(store, ZONE, KEY, "production", 0, digests=[shown, "ab" * 32]),
         ):
             pass
 
@@ -322,8 +322,8 @@ def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
                 time.sleep(0.05)
 
 
-def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: str) -> None:
-    """Else a copy that has the epoch and not the note would never be found older."""
+def test_the_server_is_noted_before_the_first_terms(postgres: Postgres, schema: str) -> None:
+    """Else a copy that has the terms and not the note would never be found older."""
     url = postgres.in_schema(schema)
     with PostgresLedger(url) as store:
         with pytest.MonkeyPatch.context() as patch:
@@ -333,14 +333,14 @@ def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: 
         assert store.head(ZONE) is None
         assert store.moved(ZONE) is False
         with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
-            assert ledger.found.since == 0
+            assert ledger.opening.since == 0
         with psycopg.connect(url, autocommit=True) as connection:
             for name in ("home", "servers"):
                 connection.execute(f"UPDATE hushgrid_ledger_{name} SET server = 'other'".encode())
         for zone, moved in ((ZONE, True), ("oak", None)):
             with Ledger.open(store, zone, KEY, "production", 0) as ledger:
                 assert store.moved(zone) is moved, "not noted before it is judged"
-                assert ledger.found.since > 0, "the ledger is here since a moment ago"
+                assert ledger.opening.since > 0, "the ledger is here since a moment ago"
 
 
 def test_a_dump_that_was_restored_on_the_same_server_is_another_ledger(

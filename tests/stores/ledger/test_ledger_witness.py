@@ -48,7 +48,7 @@ def test_records_that_an_older_copy_lacks_are_appended_again(
     machine.put_back(copy)
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 3
-        assert ledger.found == OpenedLedger(own=True, blind=True)
+        assert ledger.opening == OpenedLedger(own_end=True, blind=True)
     assert machine.records() == before  # digests and signatures as well
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
         "records put back"
@@ -69,11 +69,11 @@ def test_a_store_that_is_ahead_is_no_loss(machine: Machine) -> None:
     machine.grow(1)
     machine.grow(2, seen=False)
     with machine.opened() as ledger:
-        assert ledger.found == OpenedLedger(blind=True)
+        assert ledger.opening == OpenedLedger(blind=True)
     with machine.opened() as ledger:
         ledger.settle()
     with machine.opened() as ledger:
-        assert ledger.found == OpenedLedger(own=True, blind=True)
+        assert ledger.opening == OpenedLedger(own_end=True, blind=True)
 
 
 def test_another_history_is_refused_in_one_sentence(machine: Machine) -> None:
@@ -85,7 +85,7 @@ def test_another_history_is_refused_in_one_sentence(machine: Machine) -> None:
     with pytest.raises(LedgerError, match=r"steps 2 to 3 .* two histories .* hushgrid resume"):
         machine.grow(4)
     with machine.opened(forked=True) as ledger:
-        assert ledger.found.forked == (2, 3)
+        assert ledger.opening.forked == (2, 3)
         ledger.append("gap", bodies.gap(2, 3, "fork"))
         ledger.append("resume", bodies.resume(2, 3, epsilon=1.0))
     machine.grow(4)  # the gap has taken the place of the other history
@@ -100,8 +100,8 @@ def test_records_between_that_nobody_has_are_a_gap(
     machine.grow(*range(2, 20))
     machine.put_back(copy)
     with machine.opened() as ledger:
-        found = ledger.found
-        assert (found.lost, found.last_t, found.own) == (True, 19, False)
+        found = ledger.opening
+        assert (found.lost, found.last_t, found.own_end) == (True, 19, False)
         with pytest.raises(LedgerError, match="present terms"):
             ledger.append("gap", bodies.gap(3, 2, "witness"))
         ledger.append("gap", bodies.gap(2, 19, "witness"))
@@ -110,7 +110,7 @@ def test_records_between_that_nobody_has_are_a_gap(
     for t in (20, 21):  # the witness keeps what was lost until then, and asks no more
         machine.grow(t, source="forecast")
     with machine.opened() as ledger:
-        assert not ledger.found.lost
+        assert not ledger.opening.lost
         assert ledger.standing.gap is not None
 
 
@@ -123,7 +123,7 @@ def test_a_sidecar_alone_shows_a_loss(machine: Machine) -> None:
     sidecar_path(machine.path, ZONE).write_bytes(sidecar)
     shutil.rmtree(machine.folder)
     with machine.opened() as ledger:
-        assert ledger.found.lost
+        assert ledger.opening.lost
     with (  # who keeps no witness is refused, as ever
         pytest.raises(LedgerError, match="an older copy was put back"),
         machine.opened(seen=False),
@@ -158,7 +158,7 @@ def test_a_changed_byte_is_not_believed(tmp_path: Path) -> None:
     path.write_bytes(content.replace(b'"rate":0.25', b'"rate":0.26'))
     assert content != path.read_bytes()
     (tail,) = Witness(ZONE, path).tails()
-    assert tail.records == tuple(records[5:])
+    assert tail.records == tuple(records[4:])
 
 
 def test_the_file_stays_small_and_its_end_whole(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_lost_connection_leaves_nothing_half_done(postgres: Postgres) -> None:
         assert store.put(ZONE, *readings) == Counts(HOUSES)
 
 
-def test_a_new_epoch_by_another_process_is_noticed(postgres: Postgres) -> None:
+def test_another_roster_by_another_process_is_noticed(postgres: Postgres) -> None:
     where = postgres.fresh()
     with open_meters(where) as store, open_meters(where) as other:
         store.open_zone("z", ["a", "b"], 900)

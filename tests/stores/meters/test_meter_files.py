@@ -257,7 +257,7 @@ def test_callers_that_wait_share_a_commit(tmp_path: Path) -> None:
 
 
 def test_readings_that_waited_for_an_old_roster_are_refused(tmp_path: Path) -> None:
-    """A new epoch began while they waited: their houses are places in the old one."""
+    """Another roster began while they waited: their houses are places in the old one."""
     with opened(tmp_path) as store:
         old = store._zone("z")
         store.reopen("z", ["c", "b", "a"], 900)

@@ -27,7 +27,7 @@ from hushgrid import (
 )
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.curator import curator as curator_module
-from hushgrid.curator.curator import NO_SIZE, WAITS, Inside, Status, status_of, utc, why
+from hushgrid.curator.curator import NO_SIZE, WAITS, Inside, Status, explanation, status_of, utc
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks
@@ -226,7 +226,7 @@ def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
 
 
 def test_why_there_is_none() -> None:
-    assert "uses no reading" in why(service(), Inside.of(None))
+    assert "uses no reading" in explanation(service(), Inside.of(None))
 
 
 # what needs a hand

@@ -33,6 +33,7 @@ from hushgrid.stores.ledger.records import (
     TermsRecord,
     TransferRecord,
     UnreadRelease,
+    WindowRows,
     digest_of,
     first_step,
     from_verified,
@@ -58,6 +59,7 @@ class ChainPosition:
         end: End of the last interval published [UTC s].
         reach: End of all that is published or lost in a gap [UTC s].
         charged: What every house spent on models, by their digests.
+        windows: The newest account of promises about windows; None before any.
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
         closed: The record by which the ledger was closed; None while it is open.
@@ -72,6 +74,7 @@ class ChainPosition:
     end: int = 0  # [UTC s] of the last interval published
     reach: int = 0
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    windows: WindowRows | None = None
     gap: GapRecord | None = None  # open: no release from readings until it is booked
     opened: int = 0
     closed: ClosedRecord | None = None
@@ -196,7 +199,8 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     end = entry.start + (place.terms.seconds if place.terms else 1)
     opened = first_step(entry) if _has_account(entry) else place.opened
-    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end), opened=opened)
+    reach, windows = max(place.reach, end), entry.windows or place.windows
+    return replace(place, last_t=entry.t, end=end, reach=reach, opened=opened, windows=windows)
 
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
@@ -287,6 +291,10 @@ def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
         )
     if entry.direction == "out":
         _check_no_gap(place, "a house that leaves")
+    elif entry.windows is not None:
+        (promises, blocks), (followed, counted) = place.windows or ((), ()), entry.windows
+        windows = WindowRows((*promises, *followed), (*blocks, *counted))
+        return replace(place, windows=windows)
     return place
 
 
@@ -296,6 +304,19 @@ def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
             f"{entry.what} of zone {place.zone!r} are charged already"
             f" ({entry.digest[:12]}); the same thing is charged once."
         )
+    if entry.last < entry.first:
+        raise LedgerError(
+            f"readings of a charge go from {entry.first} to {entry.last} (UTC s); give the first"
+            " second of the first one, and the last of the last one."
+        )
+    promises, _ = place.windows or ((), ())
+    for window, _, since, last in promises:
+        if entry.last >= since and (last < 0 or entry.first - window + 1 <= last):
+            raise LedgerError(
+                f"{entry.what} of zone {place.zone!r} cannot be charged: their readings share"
+                f" windows of {window:g} s with prices that spend what is promised about them; give"
+                " models of a survey, or of readings before the zone's first price."
+            )
     return replace(place, charged=MappingProxyType({**place.charged, entry.digest: entry.epsilon}))
 
 
@@ -311,9 +332,9 @@ def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
             f"a gap of zone {place.zone!r} goes from step {entry.first} to {entry.last}; give"
             " steps of the present terms, in order."
         )
-    found = replace(entry, seq=before.seq) if before else entry
+    gap = replace(entry, seq=before.seq) if before else entry
     reach = max(place.reach, (entry.last + 1) * place.terms.seconds)
-    return replace(place, gap=found, last_t=max(place.last_t, entry.last), reach=reach)
+    return replace(place, gap=gap, last_t=max(place.last_t, entry.last), reach=reach)
 
 
 def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
@@ -336,13 +357,13 @@ def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
             f"zone {place.zone!r} is resumed with an account of step {entry.until}; give one of the"
             " last lost step or a later one."
         )
-    return replace(place, gap=None, opened=0)
+    return replace(place, gap=None, opened=0, windows=entry.windows or place.windows)
 
 
-def _check_no_gap(place: ChainPosition, what: str) -> None:
+def _check_no_gap(place: ChainPosition, subject: str) -> None:
     if place.gap is not None:
         raise LedgerError(
-            f"{what} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
+            f"{subject} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
             f" {place.gap.last}) that is not booked; run hushgrid resume first."
         )
 
@@ -388,8 +409,10 @@ class Fold:
         self._verify = verify
         self._signature = ""
         self._releases = Releases()
-        self._kept: dict[type[LedgerEntry], Any] = {one: [] for one in TYPES.values()}
-        self._kept[ReleaseRecord] = self._releases
+        self._entries: dict[type[LedgerEntry], Any] = {
+            entry_type: [] for entry_type in TYPES.values()
+        }
+        self._entries[ReleaseRecord] = self._releases
 
     @property
     def seq(self) -> int:
@@ -399,39 +422,40 @@ class Fold:
     @property
     def gaps(self) -> tuple[GapRecord, ...]:
         """The gaps so far, in order."""
-        return tuple(self._kept[GapRecord])
+        return tuple(self._entries[GapRecord])
 
     def clear(self) -> None:
         """Start again, when the ledger was replaced by another one."""
         self.place, self._signature = None, ""
-        for one in self._kept.values():
-            one.clear()
+        for entries in self._entries.values():
+            entries.clear()
 
     def check(self, record: Record) -> ChainPosition:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
 
-    def take_known(self, rows: Iterable[Columns]) -> None:
+    def take_verified(self, rows: Iterable[Columns]) -> None:
         """Add records that were verified before: of releases nothing is checked.
 
         Args:
             rows: The columns of the records, in order.
         """
-        for run, some in groupby(rows, lambda row: bool(row[2] == "release")):
-            if not run or self.place is None:
-                for row in some:
+        for is_release, columns in groupby(rows, lambda row: bool(row[2] == "release")):
+            if not is_release or self.place is None:
+                for row in columns:
                     self.take(from_verified(row))
                 continue
-            taken = len(self._releases)
-            self._releases.items += map(UnreadRelease, some)
+            count = len(self._releases)
+            self._releases.items += map(UnreadRelease, columns)
             last = self._releases[-1]  # later than the others, so that only its place counts
-            first = self._releases[taken].seq
+            first = self._releases[count].seq
             newest = [self._releases.newest("account"), self._releases.newest("windows")]
-            opened = [first_step(one) for one in newest if one and one.seq >= first]
+            opened = [first_step(release) for release in newest if release and release.seq >= first]
             self.place = replace(
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
                 opened=max(opened, default=self.place.opened),
+                windows=next((one.windows for one in newest[1:] if one), self.place.windows),
             )
             self._signature = last.signature
 
@@ -439,12 +463,12 @@ class Fold:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
         self.place, entry = _followed(self.place, record, self._verify)
         self._signature = record.signature
-        kept = self._kept[type(entry)]
+        entries = self._entries[type(entry)]
         if isinstance(entry, GapRecord) and self.place.gap is not None:
             entry = self.place.gap
-            if kept and kept[-1].seq == entry.seq:  # the open one, extended
-                kept.pop()
-        kept.append(entry)
+            if entries and entries[-1].seq == entry.seq:  # the open one, extended
+                entries.pop()
+        entries.append(entry)
 
     @property
     def standing(self) -> LedgerState:
@@ -461,14 +485,14 @@ class Fold:
             head=place.head,
             signature=self._signature,
             terms=place.terms,
-            terms_records=tuple(self._kept[TermsRecord]),
+            terms_records=tuple(self._entries[TermsRecord]),
             releases=Releases(self._releases),
-            transfers=tuple(self._kept[TransferRecord]),
+            transfers=tuple(self._entries[TransferRecord]),
             charged=place.charged,
-            charges=tuple(self._kept[ChargeRecord]),
+            charges=tuple(self._entries[ChargeRecord]),
             gap=place.gap,
-            gaps=tuple(self._kept[GapRecord]),
-            booked=tuple(self._kept[ResumeRecord]),
+            gaps=tuple(self._entries[GapRecord]),
+            booked=tuple(self._entries[ResumeRecord]),
             closed=place.closed,
         )
 
@@ -512,14 +536,14 @@ class ChainReport:
 def check(
     records: Iterable[Record],
     verify: Verify | None = None,
-    known: Mapping[str, str | None] = MappingProxyType({}),
+    digests: Mapping[str, str | None] = MappingProxyType({}),
 ) -> ChainReport:
     """Verify a zone's chain, or several zones' one after the other in the order of their names.
 
     Args:
         records: The records.
         verify: Verifies signatures; None: they are not verified.
-        known: Digests from elsewhere that must be among the records, with their zones where those
+        digests: Digests from elsewhere that must be among the records, with their zones where those
             are known.
 
     Returns:
@@ -527,18 +551,18 @@ def check(
     """
     folds: dict[str, Fold] = {}
     under_way, n, reason, head = Fold(verify), 0, None, None
-    wanted = dict(known)
+    missing = dict(digests)
     try:
         for record in records:
             place = under_way.place
             if place is not None and record.zone > place.zone:  # the next zone's chain
-                _check_all_there(wanted, place.zone)
+                _check_all_there(missing, place.zone)
                 under_way = Fold(verify)
             under_way.take(record)
             folds[record.zone] = under_way
-            wanted.pop(record.digest, None)
+            missing.pop(record.digest, None)
             n, head = n + 1, record.digest
-        _check_all_there(wanted)
+        _check_all_there(missing)
     except LedgerError as error:
         reason = str(error)
     standings = {zone: fold.standing for zone, fold in folds.items()}
@@ -549,9 +573,9 @@ def check(
     return ChainReport(n, head, first_bad, reason, standings)
 
 
-def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) -> None:
+def _check_all_there(missing: Mapping[str, str | None], zone: str | None = None) -> None:
     """Require the known digests at the end of a zone, or of all zones."""
-    for digest, of_zone in wanted.items():
+    for digest, of_zone in missing.items():
         if zone is None or zone == of_zone:
             raise LedgerError(
                 f"record {digest[:12]} is known from elsewhere and not in the ledger;"

@@ -78,10 +78,10 @@ def decode(state: bytes) -> dict[str, NDArray[Any]]:
     Returns:
         Arrays by name.
     """
-    with np.load(io.BytesIO(state), allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
-    for one in arrays.values():
-        one.flags.writeable = False
+    with np.load(io.BytesIO(state), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    for array in arrays.values():
+        array.flags.writeable = False
     return arrays
 
 
@@ -107,8 +107,8 @@ def write(
         LedgerError: The store cannot be written.
     """
     if isinstance(store, Checkpointed):
-        made = Checkpoint(zone, head.seq, head.digest, terms, FORMAT, encode(state))
-        store.keep_checkpoint(made._replace(signature=sign(made.digest)))
+        checkpoint = Checkpoint(zone, head.seq, head.digest, terms, FORMAT, encode(state))
+        store.keep_checkpoint(checkpoint._replace(signature=sign(checkpoint.digest)))
 
 
 def read(store: LedgerStore, zone: str, key: str, verify: Verify) -> Checkpoint | None:
@@ -126,23 +126,23 @@ def read(store: LedgerStore, zone: str, key: str, verify: Verify) -> Checkpoint 
     """
     try:
         row = store.checkpoint(zone) if isinstance(store, Checkpointed) else None
-        found = None if row is None else Checkpoint(*row)
-        why = None if found is None else misfit(found, store, zone, key, verify)
+        checkpoint = None if row is None else Checkpoint(*row)
+        reason = None if checkpoint is None else misfit(checkpoint, store, zone, key, verify)
     except LedgerError as error:  # the records are read next
-        found, why = None, str(error)
-    if why is None:
-        return found
-    log.warning("checkpoint not used", extra={"zone": zone, "why": why})
+        checkpoint, reason = None, str(error)
+    if reason is None:
+        return checkpoint
+    log.warning("checkpoint not used", extra={"zone": zone, "why": reason})
     return None
 
 
 def misfit(
-    found: Checkpoint, store: LedgerStore, zone: str, key: str, verify: Verify
+    checkpoint: Checkpoint, store: LedgerStore, zone: str, key: str, verify: Verify
 ) -> str | None:
     """Why a checkpoint cannot be used with a ledger.
 
     Args:
-        found: The checkpoint.
+        checkpoint: The checkpoint.
         store: The ledger's store.
         zone: The zone.
         key: The public key of the ledger (hex).
@@ -151,11 +151,11 @@ def misfit(
     Returns:
         The reason in words; None where it can be used.
     """
-    if found.format != FORMAT:
+    if checkpoint.format != FORMAT:
         return "it has another format"
-    if found.zone != zone or not verify(key, found.digest, found.signature):
+    if checkpoint.zone != zone or not verify(key, checkpoint.digest, checkpoint.signature):
         return "the ledger's key has not signed it"
-    there = next(store.records(zone, found.seq - 1), None)
-    if there is None or (there.seq, there.digest) != (found.seq, found.head):
+    record = next(store.records(zone, checkpoint.seq - 1), None)
+    if record is None or (record.seq, record.digest) != (checkpoint.seq, checkpoint.head):
         return "the ledger does not have its record"
     return None

@@ -140,7 +140,7 @@ def _frozen(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH:
         raise LedgerError("the record is nested too deep; it was changed.")
     if isinstance(value, dict):
-        parts = (one for one in value.items() if isinstance(one[1], (dict, list)))
+        parts = (pair for pair in value.items() if isinstance(pair[1], (dict, list)))
         return MappingProxyType(value | {key: _frozen(part, depth + 1) for key, part in parts})
     if isinstance(value, list):
         return tuple(_frozen(item, depth + 1) for item in value)
@@ -252,11 +252,11 @@ def linked(rows: Iterable[Columns]) -> Iterator[Columns]:
     Raises:
         LedgerError: A record does not follow, or does not have the digest it states.
     """
-    before, named = NOTHING, ""
+    before, preamble = NOTHING, ""
     for n, row in enumerate(rows, 1):
         zone, seq, kind, body, prev, digest, _ = row
-        named = named or f"{FORMAT}\n{canonical(zone)}\n"
-        text = f"{named}{seq}\n{kind}\n{prev}\n{body}\n"
+        preamble = preamble or f"{FORMAT}\n{canonical(zone)}\n"
+        text = f"{preamble}{seq}\n{kind}\n{prev}\n{body}\n"
         if (seq, prev, digest) != (n, before, hashlib.sha256(text.encode()).hexdigest()):
             raise LedgerError(f"record {n} of zone {zone!r} was changed.")
         before = digest
@@ -639,8 +639,8 @@ def terms_name(fields: Mapping[str, Any]) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    stated = {name: fields[name] for name in _NAMED}
-    return canonical_digest({"format": "hushgrid-terms/3", **stated})
+    terms = {name: fields[name] for name in _NAMED}
+    return canonical_digest({"format": "hushgrid-terms/3", **terms})
 
 
 _NAMED = (
@@ -714,9 +714,11 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         """
         due = release.applies_from + first - 1 if applies_from is None else applies_from
         simulated = release.simulated or mode == "simulation"
-        own = replace(renumbered(release, first - 1), applies_from=due, simulated=simulated)
+        zone_release = replace(
+            renumbered(release, first - 1), applies_from=due, simulated=simulated
+        )
         when = (start, applies_start, math.floor(published_at))
-        return cls(own, source, *when, dict(counts or {}), account, windows)
+        return cls(zone_release, source, *when, dict(counts or {}), account, windows)
 
     @classmethod
     def stand_in(
@@ -748,43 +750,49 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             offset: Sum of all export limits [Wh], which is in `estimate`, where houses export.
             **when: The other arguments of `of`.
         """
-        rest = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
-        rest |= {"feed_in": feed_in, "offset": offset}
-        own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **rest)
-        return cls.of(own, source, **when)
+        figures = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        figures |= {"feed_in": feed_in, "offset": offset}
+        release = Release.free(
+            zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **figures
+        )
+        return cls.of(release, source, **when)
 
     @classmethod
     def rules(cls) -> Mapping[str, Rule]:
         """Rules of the release, which may lack load and digest, and of the record's own fields."""
-        own = rules_of(Release)
-        null = {name: or_null(own[name]) for name in ("load_hat", "digest")}
-        found = {**own, **null, **rules_of(cls)}
-        return dict(sorted(found.items(), key=lambda item: item[1].optional))
+        release_rules = rules_of(Release)
+        null = {name: or_null(release_rules[name]) for name in ("load_hat", "digest")}
+        all_rules = {**release_rules, **null, **rules_of(cls)}
+        return dict(sorted(all_rules.items(), key=lambda item: item[1].optional))
 
     @classmethod
     def _values(cls, body: Body) -> dict[str, Any]:
-        own, source = from_json(Release, body), body["source"]
+        release_fields, source = from_json(Release, body), body["source"]
         rules = rules_of(Release) if source != "readings" else {}
         free = {*_FREE} if source == "forecast" else {"feed_in"}
-        later = [name for name, rule in rules.items() if rule.optional and name in {*own} - free]
+        later = [
+            name
+            for name, rule in rules.items()
+            if rule.optional and name in {*release_fields} - free
+        ]
         if later:
             raise LedgerError(
                 f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
                 " has it."
             )
-        return {"release": Release(**own), **from_json(cls, body)}
+        return {"release": Release(**release_fields), **from_json(cls, body)}
 
     def to_body(self) -> dict[str, Any]:
         """The fields of release and record; without readings no optional ones but `_FREE`."""
         rules = rules_of(Release)
-        paid = self.source == "readings"
+        from_readings = self.source == "readings"
         values = to_json(self.release)
-        own = {
+        release_fields = {
             name: values[name]
             for name in values
-            if paid or name in _FREE or not rules[name].optional
+            if from_readings or name in _FREE or not rules[name].optional
         }
-        return {**own, **to_json(self)}
+        return {**release_fields, **to_json(self)}
 
     def in_week(self, first: int) -> Release:
         """The mechanism's release, its steps counted from the zone's step `first`, its step 1.
@@ -792,13 +800,13 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         Raises:
             LedgerError: It is not from readings.
         """
-        one = self.release
+        release = self.release
         if self.source != "readings":
             raise LedgerError(
-                f"step {one.t} of zone {one.zone!r} was published from a {self.source};"
+                f"step {release.t} of zone {release.zone!r} was published from a {self.source};"
                 " only a release from readings is the mechanism's."
             )
-        return renumbered(one, 1 - first)
+        return renumbered(release, 1 - first)
 
 
 def first_step(release: Release | ReleaseRecord) -> int:
@@ -854,10 +862,10 @@ class Releases(Sequence[ReleaseRecord]):
     __slots__ = ("_newest", "items")
 
     def __init__(self, items: Iterable[ReleaseRecord | UnreadRelease] = ()) -> None:
-        same, self._newest = items, dict[str, tuple[int, int]]()
+        releases, self._newest = items, dict[str, tuple[int, int]]()
         if isinstance(items, Releases):
-            same, self._newest = items.items, dict(items._newest)
-        self.items: list[ReleaseRecord | UnreadRelease] = list(same)
+            releases, self._newest = items.items, dict(items._newest)
+        self.items: list[ReleaseRecord | UnreadRelease] = list(releases)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -944,6 +952,8 @@ class ChargeRecord(LedgerEntry):
         epsilon: What was spent.
         digest: Of what was made of the readings; the same thing is charged once.
         homes: How many they came from.
+        first: When the first of these readings begins [UTC s].
+        last: The last second of the last one [UTC s].
     """
 
     kind = "charge"
@@ -951,6 +961,8 @@ class ChargeRecord(LedgerEntry):
     epsilon: Annotated[float, LOSS]
     digest: Annotated[str, HASH]
     homes: Annotated[int, whole_number(1)]
+    first: Annotated[int, whole_number(0)]
+    last: Annotated[int, whole_number(0)]
     seq: int = 0
 
 
@@ -1035,8 +1047,8 @@ class OpenedRecord(LedgerEntry):
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
-    one.kind: one
-    for one in (
+    entry_type.kind: entry_type
+    for entry_type in (
         GenesisRecord,
         TermsRecord,
         ReleaseRecord,
@@ -1052,7 +1064,7 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
 
 @cache
 def _placed(kind: str) -> tuple[str, ...]:
-    names = (one.name for one in fields(TYPES[kind]))
+    names = (member.name for member in fields(TYPES[kind]))
     return tuple(name for name in names if name in ("seq", "head", "signature"))
 
 
@@ -1196,22 +1208,24 @@ class LedgerState:
         """The releases under the present terms from a step on, in order."""
         if self.terms is None:
             return ()
-        after = bisect_right(self.releases, self.terms.seq, key=lambda one: one.seq)
-        return self.releases[bisect_left(self.releases, t, lo=after, key=lambda one: one.t) :]
+        after = bisect_right(self.releases, self.terms.seq, key=lambda release: release.seq)
+        return self.releases[
+            bisect_left(self.releases, t, lo=after, key=lambda release: release.t) :
+        ]
 
-    def terms_of(self, one: ReleaseRecord | GapRecord | ResumeRecord) -> TermsRecord:
+    def terms_of(self, record: ReleaseRecord | GapRecord | ResumeRecord) -> TermsRecord:
         """The terms of a record: the last that were recorded before it.
 
         Steps of different length are numbered differently, so numbers are compared under the same
         terms only.
         """
-        after = bisect_left(self.terms_records, one.seq, key=lambda terms: terms.seq)
+        after = bisect_left(self.terms_records, record.seq, key=lambda terms: terms.seq)
         if not after:
-            raise LedgerError(f"record {one.seq} of zone {self.zone!r} is under no terms.")
+            raise LedgerError(f"record {record.seq} of zone {self.zone!r} is under no terms.")
         return self.terms_records[after - 1]
 
     @property
-    def done(self) -> int:
+    def reach_step(self) -> int:
         """The last step under the present terms that is published or lost in a gap.
 
         The step before their first where there is none.
@@ -1219,15 +1233,15 @@ class LedgerState:
         terms = self.terms
         if terms is None:
             return 0
-        lost = [one.last for one in self.gaps if one.seq > terms.seq]
+        lost = [gap.last for gap in self.gaps if gap.seq > terms.seq]
         last = terms.first - 1 if self.newest is None else self.newest.t
         return max([last, *lost])
 
     @property
     def reach(self) -> int:
         """End of all that is published or lost in a gap [UTC s]; 0 before any."""
-        ends = [one.start + self.terms_of(one).seconds for one in self.releases[-1:]]
-        ends += [(one.last + 1) * self.terms_of(one).seconds for one in self.gaps]
+        ends = [last.start + self.terms_of(last).seconds for last in self.releases[-1:]]
+        ends += [(gap.last + 1) * self.terms_of(gap).seconds for gap in self.gaps]
         return max(ends, default=0)
 
     @property
@@ -1235,17 +1249,17 @@ class LedgerState:
         """The gaps under the present terms that are booked."""
         if self.terms is None:
             return ()
-        return tuple(one for one in self.booked if one.seq > self.terms.seq)
+        return tuple(resume for resume in self.booked if resume.seq > self.terms.seq)
 
     @property
     def moved(self) -> Mapping[str, TransferRecord]:
         """The last transfer of each house that ever moved."""
-        return {one.house: one for one in self.transfers}
+        return {transfer.house: transfer for transfer in self.transfers}
 
     @property
     def counts(self) -> Mapping[str, int]:
         """How many releases came from each source."""
-        return dict(Counter(one.source for one in self.releases))
+        return dict(Counter(release.source for release in self.releases))
 
     @property
     def epsilon(self) -> float:
@@ -1253,15 +1267,19 @@ class LedgerState:
 
         Infinite where a release has no epsilon of its own.
         """
-        releases = Spent().add(*booked(one for one in self.releases if one.source == "readings"))
-        gaps = (one.epsilon for one in self.booked)
+        releases = Spent().add(
+            *booked(release for release in self.releases if release.source == "readings")
+        )
+        gaps = (resume.epsilon for resume in self.booked)
         return releases.add(*self.charged.values(), *gaps).total
 
     @property
     def latest_account(self) -> RecordedAccount | None:
         """The newest account on record; None before any."""
         opened = Releases(self.releases).newest("account")
-        lost = next((one for one in reversed(self.booked) if one.account is not None), None)
+        lost = next(
+            (resume for resume in reversed(self.booked) if resume.account is not None), None
+        )
         newer = lost is not None and (opened is None or opened.seq < lost.seq)
         if newer and lost is not None and lost.account is not None and lost.until is not None:
             return RecordedAccount(lost.account, lost.until, self.terms_of(lost), lost.seq)
@@ -1273,9 +1291,13 @@ class LedgerState:
     @property
     def latest_windows(self) -> RecordedWindows | None:
         """The newest account of promises about windows; None before any."""
-        booked = next((one for one in reversed(self.booked) if one.windows is not None), None)
+        booked = next(
+            (resume for resume in reversed(self.booked) if resume.windows is not None), None
+        )
         newest = (Releases(self.releases).newest("windows"), booked)
-        last = max((one for one in newest if one is not None), key=lambda r: r.seq, default=None)
+        last = max(
+            (record for record in newest if record is not None), key=lambda r: r.seq, default=None
+        )
         if last is None or last.windows is None:
             return None
         if isinstance(last, ResumeRecord):
@@ -1287,7 +1309,7 @@ class LedgerState:
 
     def at(self, t: int) -> ReleaseRecord | None:
         """The release of step t, to be published again as it is."""
-        return next((one for one in reversed(self.releases) if one.t == t), None)
+        return next((release for release in reversed(self.releases) if release.t == t), None)
 
 
 class Misfit(NamedTuple):
@@ -1317,36 +1339,48 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
     Returns:
         The record at fault; None where all transfers match.
     """
-    left = {one.head: (zone, one) for zone, s in standings.items() for one in _moves(s, "out")}
-    taken: set[str] = set()
+    departures = {
+        out.head: (zone, out) for zone, s in standings.items() for out in _moves(s, "out")
+    }
+    used_heads: set[str] = set()
     for zone, standing in standings.items():
-        for one in _moves(standing, "in"):
-            if one.other not in standings:
+        for arrival in _moves(standing, "in"):
+            if arrival.other not in standings:
                 continue
-            source, out = left.get(one.out or "", (None, None))
-            if out is None and _again(standings[one.other], one.house):
+            source, out = departures.get(arrival.out or "", (None, None))
+            if out is None and _has_moved_since_gap(standings[arrival.other], arrival.house):
                 continue
-            if out is None or (source, out.other, out.house) != (one.other, zone, one.house):
-                why = (
-                    f"zone {one.other!r} has no record by which the house left; if it was lost,"
+            if out is None or (source, out.other, out.house) != (
+                arrival.other,
+                zone,
+                arrival.house,
+            ):
+                reason = (
+                    f"zone {arrival.other!r} has no record by which the house left; if it was lost,"
                     " book the gap and run the same hushgrid ledger transfer again"
                 )
-            elif (one.account, one.windows, one.last) != (out.account, out.windows, out.last):
-                why = f"the house came from {one.other!r} with another account than it had there"
-            elif out.head in taken:
-                why = f"the house left {one.other!r} once and came in twice"
+            elif (arrival.account, arrival.windows, arrival.last) != (
+                out.account,
+                out.windows,
+                out.last,
+            ):
+                reason = (
+                    f"the house came from {arrival.other!r} with another account than it had there"
+                )
+            elif out.head in used_heads:
+                reason = f"the house left {arrival.other!r} once and came in twice"
             else:
-                taken.add(out.head)
+                used_heads.add(out.head)
                 continue
-            return Misfit(zone, one.seq, why)
+            return Misfit(zone, arrival.seq, reason)
     return None
 
 
-def _again(standing: LedgerState, house: str) -> bool:
+def _has_moved_since_gap(standing: LedgerState, house: str) -> bool:
     """Whether a house moved after a gap in the ledger of its zone."""
-    gap = min((one.seq for one in standing.gaps), default=math.inf)
-    return any(one.house == house and one.seq > gap for one in standing.transfers)
+    first = min((gap.seq for gap in standing.gaps), default=math.inf)
+    return any(move.house == house and move.seq > first for move in standing.transfers)
 
 
 def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:
-    return [one for one in standing.transfers if one.direction == direction]
+    return [transfer for transfer in standing.transfers if transfer.direction == direction]

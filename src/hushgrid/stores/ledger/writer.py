@@ -234,15 +234,15 @@ def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainRepor
         LedgerError: A record is missing that was known there, or the ledger exists.
     """
     for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
-        if (left := store.with_name(store.name + end)).exists():
-            raise LedgerError(f"{left} exists already; move it away, with its -wal and -shm.")
+        if (path := store.with_name(store.name + end)).exists():
+            raise LedgerError(f"{path} exists already; move it away, with its -wal and -shm.")
     with SqliteLedger(copy, create=False) as source, ExitStack() as locks:
         zones = source.zones()
         check_known_zones(store, zones)
         for zone in zones:  # a service that still runs holds them
             locks.callback(Sidecar(sidecar_path(store, zone), zone).release)
-        known = {zone: read_witness(sidecar_path(store, zone)) for zone in zones}
-        durable = {head.digest: zone for zone, head in known.items() if head}
+        heads = {zone: read_witness(sidecar_path(store, zone)) for zone in zones}
+        durable = {head.digest: zone for zone, head in heads.items() if head}
         return _copied(source, store, durable, verify)
 
 
@@ -256,10 +256,10 @@ def check_known_zones(store: Path, zones: Collection[str]) -> None:
     Raises:
         LedgerError: All records of a zone are lost.
     """
-    named = {sidecar_path(store, zone) for zone in zones}
+    zone_files = {sidecar_path(store, zone) for zone in zones}
     for path in sorted(store.parent.glob("*")):
         of_zone = re.fullmatch(re.escape(store.name) + r"\.[0-9a-f]{16}", path.name)
-        if of_zone and path not in named and read_witness(path):
+        if of_zone and path not in zone_files and read_witness(path):
             raise LedgerError(
                 f"{path} knows a zone that is not in the ledger or its copy; give a newer copy of"
                 f" {store.name}."
@@ -332,8 +332,9 @@ class OpenedLedger(NamedTuple):
         forked: Steps (first, last) that the witness has in another history than the ledger's.
         least: What the missing records state that they cost (epsilon).
         heads: The last record of each lost history that is known, 64 digits each.
-        other: Releases of other terms than the ledger's last ones may be among what is missing.
-        own: The last record is the last that was written here: nothing else can have been
+        other_terms: Releases of other terms than the ledger's last ones may be among what is
+            missing.
+        own_end: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
         since: When the server that answers got the ledger [UTC s]; 0: it began there. A zone
@@ -349,8 +350,8 @@ class OpenedLedger(NamedTuple):
     forked: tuple[int, int] | None = None
     least: float = 0.0
     heads: str = ""
-    other: bool = False
-    own: bool = False
+    other_terms: bool = False
+    own_end: bool = False
     moved: bool | None = None
     since: int = 0
     blind: bool = False
@@ -359,14 +360,14 @@ class OpenedLedger(NamedTuple):
     @property
     def complete(self) -> bool:
         """Whether it is proven that the ledger lacks nothing that was published."""
-        return self.own and not self.lost and self.forked is None
+        return self.own_end and not self.lost and self.forked is None
 
 
 class Ledger:
     """A zone's ledger, open for writing, made by `open`.
 
     Attributes:
-        found: What the opening found of lost records.
+        opening: What the opening showed of lost records.
     """
 
     def __init__(
@@ -376,13 +377,13 @@ class Ledger:
         key: Signer,
         fold: Fold,
         witness: Witness | None = None,
-        found: OpenedLedger | None = None,
+        opening: OpenedLedger | None = None,
     ) -> None:
         self._store, self._zone, self._key, self._fold = store, zone, key, fold
         self._sure, self._witness = True, witness
-        self.found = OpenedLedger() if found is None else found
+        self.opening = OpenedLedger() if opening is None else opening
         # whether records added here prove that nothing else was written
-        self._settled = self.found.complete
+        self._settled = self.opening.complete
 
     @classmethod
     @contextmanager
@@ -394,7 +395,7 @@ class Ledger:
         mode: Mode,
         now: float,
         *,
-        known: Collection[str] = (),
+        digests: Collection[str] = (),
         verify: Verify | None = None,
         fold: Fold | None = None,
         witness: Witness | None = None,
@@ -412,14 +413,14 @@ class Ledger:
             key: The key that signs.
             mode: Production or simulation.
             now: [UTC s]
-            known: Digests remembered from elsewhere, such as the last head published: all must be
+            digests: Digests remembered from elsewhere, such as the last head published: all must be
                 there.
             verify: Judges signatures; `verify_signature` where it is not given.
             fold: What was read and checked before; it goes on here, and must not be used elsewhere
                 meanwhile.
             witness: The last records known on this machine. What the store lacks of them is
-                appended again as it was; what cannot be is in `found`.
-            forked: Accept a store that contradicts the witness; `found` has it.
+                appended again as it was; what cannot be is in `opening`.
+            forked: Accept a store that contradicts the witness; `opening` has it.
             closed: Accept a ledger that is closed, to look at.
             verified: A record of the ledger that was verified before, with all those before it.
 
@@ -436,15 +437,15 @@ class Ledger:
             under_way = fold or Fold(verify)
             if verified is not None and under_way.place is None:
                 refold_verified(store, zone, under_way, verified)
-            found = _resumed(store, zone, known, under_way, witness, key.public)
-            if found.forked and not forked:
-                raise _forked(zone, found.forked)
+            opening = _resumed(store, zone, digests, under_way, witness, key.public)
+            if opening.forked and not forked:
+                raise _forked(zone, opening.forked)
             no_record = under_way.place is None
             # a copy that has the zone has this, too; one that came here may lack what was published
-            new = no_record and not found.since
+            new = no_record and not opening.since
             if new and isinstance(store, Replicated) and store.moved(zone) is None:
                 store.settle(zone)
-            ledger = cls(store, zone, key, under_way, witness, found)
+            ledger = cls(store, zone, key, under_way, witness, opening)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
             ledger._check_mine(mode)
@@ -475,15 +476,15 @@ class Ledger:
             LedgerError: What `open` would refuse.
         """
 
-        found = Fold(verify_signature)
+        fold = Fold(verify_signature)
         looked: Any = _Looked(store)
-        refold(looked, zone, found)
-        forked = recover(looked, zone, found, witness, key.public).forked
+        refold(looked, zone, fold)
+        forked = recover(looked, zone, fold, witness, key.public).forked
         if forked:
             raise _forked(zone, forked)
-        if found.place is None:
+        if fold.place is None:
             return None
-        ledger = cls(looked, zone, key, found)
+        ledger = cls(looked, zone, key, fold)
         ledger._check_mine(mode)
         ledger._sure = False
         return ledger
@@ -578,7 +579,7 @@ class Ledger:
         if self._witness is not None:
             self._witness.answer()
 
-    def keep_checkpoint(self, one: ReleaseRecord, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def keep_checkpoint(self, release: ReleaseRecord, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Keep the state of a replay after a release of the present terms, signed.
 
         Raises:
@@ -586,7 +587,7 @@ class Ledger:
         """
         terms = self.standing.terms
         if terms is not None:
-            head = Head(one.seq, one.head)
+            head = Head(release.seq, release.head)
             write(self._store, self._zone, head, terms.digest, arrays, self._key.sign)
 
     def write(self, entry: LedgerEntry) -> Record:
@@ -601,7 +602,7 @@ class Ledger:
 def _resumed(
     store: LedgerStore,
     zone: str,
-    known: Collection[str],
+    digests: Collection[str],
     fold: Fold,
     witness: Witness | None,
     key: str,
@@ -609,28 +610,28 @@ def _resumed(
     """All records checked and folded; none may be missing that was known to be durable."""
     noted = store.witness(zone)  # before the records: see there
     refold(store, zone, fold)
-    found, since = OpenedLedger(), store.since() if isinstance(store, Dated) else 0
+    opening, since = OpenedLedger(), store.since() if isinstance(store, Dated) else 0
     if witness is not None:
         moved = store.moved(zone) if isinstance(store, Replicated) else None
         # a zone that is not noted may have been published before the ledger came here
         away = since > 0 if moved is None else moved
-        found = recover(store, zone, fold, witness, key, moved=away)
-        found = found._replace(moved=moved, blind=not witness.has_judged)
+        opening = recover(store, zone, fold, witness, key, moved=away)
+        opening = opening._replace(moved=moved, blind=not witness.has_judged)
     timeline = store.timeline() if isinstance(store, Dated) else None
-    found = found._replace(since=since, timeline=timeline)
-    wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
-    if wanted:
-        wanted -= {record.digest for record in store.records(zone)}
-    if noted in wanted and witness is not None and fold.place and fold.place.terms:
-        wanted.discard(noted)
-        found = found._replace(lost=True)
-    for lost in wanted:
+    opening = opening._replace(since=since, timeline=timeline)
+    missing = {*digests, noted} - {None, fold.place and fold.place.head.digest}
+    if missing:
+        missing -= {record.digest for record in store.records(zone)}
+    if noted in missing and witness is not None and fold.place and fold.place.terms:
+        missing.discard(noted)
+        opening = opening._replace(lost=True)
+    for lost in missing:
         raise LedgerDamageError(
             f"the ledger of zone {zone!r} ends at record {fold.seq} without record"
             f" {str(lost)[:12]}, which was durable: its end was cut, or an older copy was put back."
             " Put back the newest whole copy; docs/ledger.md says how to go on without one."
         )
-    return found
+    return opening
 
 
 class _Looked:
@@ -680,7 +681,7 @@ def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> No
     """
     rows = store.columns(zone) if isinstance(store, Checkpointed) else iter(())
     try:
-        fold.take_known(linked(islice(rows, head.seq)))
+        fold.take_verified(linked(islice(rows, head.seq)))
     except (LedgerError, KeyError, TypeError) as error:  # refold names the record at fault
         log.warning("ledger read in full", extra={"zone": zone, "error": type(error).__name__})
         fold.clear()
@@ -696,7 +697,7 @@ def recover(
     key: str,
     *,
     moved: bool = False,
-    sent: bool = True,
+    unconfirmed: bool = True,
 ) -> OpenedLedger:
     """Append again what the witness has and the store has lost; the zone's `writer` is held here.
 
@@ -708,7 +709,7 @@ def recover(
         key: The public key of the ledger.
         moved: Whether another server answers than before. What an earlier process sent and never
             confirmed is not appended then: another curator may have published that step.
-        sent: Whether records that were sent and never confirmed are appended at all.
+        unconfirmed: Whether records that were sent and never confirmed are appended at all.
 
     Returns:
         What is missing and cannot be appended, and whether the last record is the witness's own.
@@ -720,8 +721,8 @@ def recover(
     lost, forked, heads = list[_LostRecords](), list[_LostRecords](), set[str]()
     for tail in tails:
         first = tail.records[0].seq
-        stored = {one.seq: one.digest for one in store.records(zone, max(first - 2, 0))}
-        missing = [one for one in tail.records if stored.get(one.seq) != one.digest]
+        stored = {record.seq: record.digest for record in store.records(zone, max(first - 2, 0))}
+        missing = [record for record in tail.records if stored.get(record.seq) != record.digest]
         if not missing:
             continue
         start = missing[0]
@@ -740,34 +741,38 @@ def recover(
             continue
         summary, terms = _summary(fold, missing), fold.standing.terms
         if fork and terms and (not follows or start.seq <= terms.seq):  # it began earlier
-            summary = summary._replace(first=min(summary.first, terms.first), other=True)
+            summary = summary._replace(first=min(summary.first, terms.first), other_terms=True)
         (forked if fork else lost).append(summary)
         heads.add(missing[-1].digest)
-        missed |= {one.digest: one for one in missing}
+        missed |= {record.digest: record for record in missing}
         open_end = open_end or not tail.local
-    for record in witness.sent_records(earlier=not moved) if sent else ():
+    for record in witness.sent_records(earlier=not moved) if unconfirmed else ():
         if fold.place is not None and record.prev == fold.place.head.digest:
             _append_again(store, zone, fold, [record], key)
     # a damaged last line was a record that the store lacks
-    damaged = any(one.damaged and one.records[-1].seq >= fold.seq for one in tails)
-    found = OpenedLedger(
+    damaged = any(tail.damaged and tail.records[-1].seq >= fold.seq for tail in tails)
+    opening = OpenedLedger(
         lost=damaged or bool(lost) or open_end,
-        last_t=max((one.last for one in lost), default=0),
+        last_t=max((loss.last for loss in lost), default=0),
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
         heads="".join(sorted(heads)),
-        other=any(one.other for one in lost + forked),
-        own=witness.wrote(fold.place.head.digest if fold.place else "", tails),
+        other_terms=any(loss.other_terms for loss in lost + forked),
+        own_end=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
-        return found
-    steps = [(one.first, one.last) for one in forked if one.last]
-    came = any(one.kind == "transfer" and one.body["direction"] == "in" for one in missed.values())
-    if not (steps or found.least or came):
+        return opening
+    steps = [(loss.first, loss.last) for loss in forked if loss.last]
+    arrival = any(
+        record.kind == "transfer" and record.body["direction"] == "in" for record in missed.values()
+    )
+    if not (steps or opening.least or arrival):
         raise _forked(zone, None)
     present = fold.standing.terms
     if not steps and present:  # what followed in that history may be anywhere
-        steps = [(present.first, max(fold.standing.done, present.first))]
-    return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
+        steps = [(present.first, max(fold.standing.reach_step, present.first))]
+    return opening._replace(
+        forked=(min(first for first, _ in steps), max(last for _, last in steps))
+    )
 
 
 DAY = 86_400  # [s]; no step is longer
@@ -779,7 +784,7 @@ class _LostRecords(NamedTuple):
     first: int
     last: int
     least: float
-    other: bool
+    other_terms: bool
 
 
 def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
@@ -791,14 +796,16 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """
     standing = fold.standing
     present = None if standing.terms is None else standing.terms.digest
-    steps, costs, other = list[tuple[int, int]](), list[float](), False
+    steps, costs, other_terms = list[tuple[int, int]](), list[float](), False
     released = list[ReleaseRecord]()
     since = min((record.seq for record in records), default=0)
-    seconds = next((one.seconds for one in reversed(standing.terms_records) if one.seq < since), 0)
-    for record in sorted(records, key=lambda one: one.seq):
+    seconds = next(
+        (terms.seconds for terms in reversed(standing.terms_records) if terms.seq < since), 0
+    )
+    for record in sorted(records, key=lambda record: record.seq):
         entry = TYPES[record.kind].from_record(record)
         if isinstance(entry, TermsRecord):
-            seconds, other = entry.seconds, other or entry.digest != present
+            seconds, other_terms = entry.seconds, other_terms or entry.digest != present
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
@@ -806,21 +813,21 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
                 seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
             if entry.source == "readings":
-                other = other or present not in (None, entry.digest)
+                other_terms = other_terms or present not in (None, entry.digest)
                 released.append(entry)
         if isinstance(entry, ResumeRecord | ChargeRecord):
             costs.append(entry.epsilon)
     costs += booked(released, loss=_of_any)
     first, last = (
-        min((one[0] for one in steps), default=0),
-        max((one[1] for one in steps), default=0),
+        min((first for first, _ in steps), default=0),
+        max((last for _, last in steps), default=0),
     )
-    return _LostRecords(first, last, sum_up(costs), other)
+    return _LostRecords(first, last, sum_up(costs), other_terms)
 
 
-def _of_any(one: ReleaseRecord) -> float:
+def _of_any(release: ReleaseRecord) -> float:
     """What a release states whatever anyone consumes, about houses that it leaves out too."""
-    return float(max(one.epsilon, one.epsilon_any))
+    return float(max(release.epsilon, release.epsilon_any))
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
@@ -831,14 +838,14 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
     be later than its beginning.
     """
     summary, standing = _summary(fold, records), fold.standing
-    plain = not summary.other and all(one.kind == "release" for one in records)
+    plain = not summary.other_terms and all(record.kind == "release" for record in records)
     for gap in standing.gaps:
         is_open = standing.gap is not None and standing.gap.seq == gap.seq
         if records[-1].digest in (gap.heads or "") and not is_open:
             return True
         first, last = _in_present(standing, gap.first, gap.last, standing.terms_of(gap).seconds)
-        known = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
-        if plain and not known and first <= summary.first and summary.last <= last:
+        evidence = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
+        if plain and not evidence and first <= summary.first and summary.last <= last:
             return True
     return False
 

@@ -26,11 +26,11 @@ from hushgrid.curator.curator import (
     WAITS,
     Inside,
     Status,
+    explanation,
     utc,
-    why,
 )
 from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.curator.promise import stated
+from hushgrid.curator.promise import promise_content
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
@@ -385,7 +385,7 @@ class Operator:
             "time_zone": zone.time_zone,
             "currency": zone.currency,
             "houses": len(zone.meters),
-            "promise": {**stated(zone), "eta_set_by": zone.eta_set_by or None},
+            "promise": {**promise_content(zone), "eta_set_by": zone.eta_set_by or None},
             "noise": _noise(zone, health.inside),
             "room": None if health.status is None else health.status.room,
             "missing": {"meters": lost, "share": share},
@@ -453,7 +453,7 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     return figures | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
-        "why": why(zone, inside),
+        "why": explanation(zone, inside),
     }
 
 

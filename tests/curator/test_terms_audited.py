@@ -1,4 +1,4 @@
-"""What records of epochs and releases state beside their figures, held against the terms."""
+"""What records of terms and releases state beside their figures, held against the terms."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.curator.moved_houses import HORIZON, run, said, states, street
 from tests.curator.setups import BEGINS
 from tests.operate.faults import FIRST, QUARTER, World, service, zone
 
-BORDER = FIRST + 4  # the first interval of the new epoch
+BORDER = FIRST + 4  # the first interval of the new terms
 
 
 def other_terms() -> ZoneService:
@@ -87,7 +87,7 @@ def test_new_terms_are_asked_for(before: World) -> None:
     assert kinds(world).count("terms") == 2
 
 
-def test_readings_that_reach_into_the_new_epoch_hold_it_up(before: World) -> None:
+def test_readings_that_reach_into_new_terms_hold_them_up(before: World) -> None:
     late = again(before, other_terms())
     early = again(before, zone())
     early.play(lambda world: _sends_ahead(world))
@@ -103,7 +103,7 @@ def _sends_ahead(world: World) -> Iterator[None]:
 
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.sampled
-def test_killed_while_the_new_epoch_begins(
+def test_killed_while_new_terms_begin(
     before: World, monkeypatch: pytest.MonkeyPatch, flag: bool
 ) -> None:
     append = Ledger.append
