@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
-from hushgrid.curator.promise import outlook, promise_json, sentence, stated
+from hushgrid.curator.promise import outlook, promise_content, promise_json, sentence
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.report.promise import home_words, outlook_prose, promise_sentence
 from tests.curator.worlds import service
@@ -40,7 +40,7 @@ def test_every_interval_promise_says_that_a_long_absence_is_not_covered(
 
 def test_the_service_states_the_same_sentence() -> None:
     zone = service()
-    assert stated(zone)["sentence"] == sentence(zone)
+    assert promise_content(zone)["sentence"] == sentence(zone)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_odds_are_those_of_bayes_rule_for_even_ones(epsilon: float) -> None:
 def test_every_page_has_the_same_words() -> None:
     zone = service()
     found = home_words("step", zone.policy.epsilon)
-    assert stated(zone)["words"] == found.words
+    assert promise_content(zone)["words"] == found.words
     assert promise_json(zone, "simulation")["not_covered"] == list(found.not_covered)
     assert outlook_prose(outlook(zone)).splitlines()[:2] == found.lines

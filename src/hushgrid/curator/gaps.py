@@ -306,12 +306,12 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
     read += [(resume.first, resume.last) for resume in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
-    for one in (service, *lost):
-        charge(one, ledger)
+    for zone in (service, *lost):
+        charge(zone, ledger)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, others=[ZoneAccount(zone) for zone in lost], anew=unknown
+        standing, first, last, other_accounts=[ZoneAccount(zone) for zone in lost], anew=unknown
     )
     if windows is not None and until is None:
         until = last

@@ -141,7 +141,7 @@ def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
     return assumptions(secret, zone.policy, scenario.consumption, models, exports=exports)
 
 
-def stated(zone: ZoneService) -> dict[str, Any]:
+def promise_content(zone: ZoneService) -> dict[str, Any]:
     """What is promised, in words and figures.
 
     Args:
@@ -180,10 +180,10 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     }
     if tariff.feed_in is not None:
         terms["feed_in"] = _rate_terms(tariff.feed_in)
-    found = {
+    values = {
         "zone": zone.id,
         "mode": mode,
-        **stated(zone),
+        **promise_content(zone),
         "houses": len(zone.meters),
         "interval_s": zone.seconds,
         "time_zone": zone.time_zone,
@@ -194,8 +194,8 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
-        found["readings_wh"] = dict(zip(("low", "high"), limits, strict=True))
-    return found
+        values["readings_wh"] = dict(zip(("low", "high"), limits, strict=True))
+    return values
 
 
 def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
@@ -207,10 +207,10 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
 def _outlook_json(zone: ZoneService) -> dict[str, Any]:
     """What one price, a day's and a week's say about one interval; what the promise covers."""
     try:
-        found = outlook(zone)
+        zone_outlook = outlook(zone)
     except HushgridError:
         return {"leakage": None, "covers": []}
-    return {"leakage": figures(found), "covers": covers_json(found.covers)}
+    return {"leakage": figures(zone_outlook), "covers": covers_json(zone_outlook.covers)}
 
 
 def expected_error(zone: ZoneService) -> float | None:
@@ -226,10 +226,10 @@ def expected_error(zone: ZoneService) -> float | None:
     policy, promise = first_steps(zone), promise_of(zone)
     blocks = block_filter(policy, promise.secret, zone.seconds)
     try:
-        found, _ = expected(zone.scenario.terms, policy, promise.epsilon, _rho(zone), blocks)
+        point, _ = expected(zone.scenario.terms, policy, promise.epsilon, _rho(zone), blocks)
     except HushgridError:
         return None
-    return found.estimated if policy.publish == "estimate" else found.raw
+    return point.estimated if policy.publish == "estimate" else point.raw
 
 
 def first_steps(zone: ZoneService) -> Policy:
@@ -254,17 +254,17 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
     Returns:
         Values of GET /v1/tradeoff: relative error by epsilon and eta.
     """
-    promise, found = promise_of(zone), _tradeoff(zone)
+    promise, tradeoff = promise_of(zone), _tradeoff(zone)
     return {
         "zone": zone.id,
         "secret": promise.secret,
         "unit": "relative error",
-        "chosen": {"eta": found.eta, **found.point._asdict()},
+        "chosen": {"eta": tradeoff.eta, **tradeoff.point._asdict()},
         "curves": [
             {"eta": curve.eta, "points": [point._asdict() for point in curve.points]}
-            for curve in found.curves
+            for curve in tradeoff.curves
         ],
-        "forecast": found.forecast,
+        "forecast": tradeoff.forecast,
     }
 
 
@@ -306,7 +306,7 @@ def outlook(zone: ZoneService) -> Outlook:
     scenario, promise = zone.scenario, promise_of(zone)
     day = min(DAY // zone.seconds, zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds)
-    seen = examine(
+    plan = examine(
         *scenario.terms,
         policy,
         secret=promise.secret,
@@ -314,9 +314,9 @@ def outlook(zone: ZoneService) -> Outlook:
         seconds=zone.seconds,
         window=window_steps(zone),
     )
-    leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
+    leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
-        seen,
+        plan,
         promise.secret,
         stated_epsilon(zone),
         zone.policy.horizon,
@@ -326,16 +326,16 @@ def outlook(zone: ZoneService) -> Outlook:
         week,
         zone.leakage,
         window_words(zone),
-        seen.covers(zone.seconds),
+        plan.covers(zone.seconds),
     )
 
 
-def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> dict[str, Any]:
+def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> dict[str, Any]:
     """A zone's outlook and terms under their public keys.
 
     Args:
         zone: The zone.
-        found: Its outlook.
+        outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
@@ -344,8 +344,8 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
     return {
         "zone": zone.id,
         "houses": len(zone.meters),
-        **outlook_json(found),
-        "loop": {name: finite_or_none(v) for name, v in _loop(zone, found)._asdict().items()},
+        **outlook_json(outlook),
+        "loop": {name: finite_or_none(v) for name, v in _loop(zone, outlook)._asdict().items()},
         "eta_set_by": zone.eta_set_by or None,
         "provenance": zone.learned.origin,
         "learned_epsilon": zone.learned.epsilon,
@@ -399,17 +399,17 @@ def _forecast_until(on: Running) -> str | None:
     return "never" if opens is None else utc((first + opens - 1) * on.zone.seconds)
 
 
-def _loop(zone: ZoneService, found: Outlook) -> Stability:
+def _loop(zone: ZoneService, outlook: Outlook) -> Stability:
     scenario = zone.scenario
-    return loop_of(found.plan, scenario.tariff, scenario.consumption, DAY // zone.seconds)
+    return loop_of(outlook.plan, scenario.tariff, scenario.consumption, DAY // zone.seconds)
 
 
-def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
+def zone_prose(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> str:
     """A zone's outlook and terms in plain words.
 
     Args:
         zone: The zone.
-        found: Its outlook.
+        outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
@@ -418,8 +418,8 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
     lines = [
         _headline(zone, f", times of {zone.time_zone}"),
-        outlook_prose(found),
-        stability_line(_loop(zone, found)),
+        outlook_prose(outlook),
+        stability_line(_loop(zone, outlook)),
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted.",
         *_conditions(zone, on),
@@ -429,23 +429,23 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     return "\n".join(lines)
 
 
-def zone_brief(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
+def zone_brief(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> str:
     """The first questions about a zone, in plain words that fit on one screen.
 
     Args:
         zone: The zone.
-        found: Its outlook.
+        outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
         Lines of text.
     """
-    return "\n".join([_headline(zone), outlook_brief(found), *_conditions(zone, on)])
+    return "\n".join([_headline(zone), outlook_brief(outlook), *_conditions(zone, on)])
 
 
 def _headline(zone: ZoneService, more: str = "") -> str:
-    every = duration_text(zone.seconds)
-    return f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}{more}."
+    interval = duration_text(zone.seconds)
+    return f"Zone {zone.id}: {len(zone.meters)} houses, a price every {interval}{more}."
 
 
 def _conditions(zone: ZoneService, on: Running | None) -> list[str]:
@@ -464,27 +464,27 @@ def _conditions(zone: ZoneService, on: Running | None) -> list[str]:
     return lines
 
 
-def error_problem(zone: ZoneService, found: Outlook) -> str | None:
+def error_problem(zone: ZoneService, outlook: Outlook) -> str | None:
     """Why a price is too far from the exact one to be worth publishing.
 
     Args:
         zone: The zone.
-        found: Its outlook.
+        outlook: Its outlook.
 
     Returns:
         One sentence with what lowers the error; None where it is acceptable.
     """
-    error, policy = price_error(found), zone.policy
+    error, policy = price_error(outlook), zone.policy
     if error <= zone.accept_error:
         return None
-    best = found.plan.prospect.best(found.rho)
-    lower = [f'publish = "{best}" ({price_error(found, best):.1%})'] if best != "forecast" else []
+    best = outlook.plan.prospect.best(outlook.rho)
+    lower = [f'publish = "{best}" ({price_error(outlook, best):.1%})'] if best != "forecast" else []
     lower = lower if best != policy.publish else []
     if not policy.clamp:
         lower.append("policy.rho (a clamp)")
-    if policy.eta == 1 and not policy.schedule.lengths and found.secret == "interval":
+    if policy.eta == 1 and not policy.schedule.lengths and outlook.secret == "interval":
         lower.append("blocks of steps (hushgrid plan --blocks)")
-    larger = verdict(found, len(zone.meters), zone.accept_error)["houses"]
+    larger = verdict(outlook, len(zone.meters), zone.accept_error)["houses"]
     lower.append("more homes" if larger is None else f"more homes ({larger:,} such ones)")
     return (
         f"zone {zone.id}: the expected error of the price is {error:.1%}, above the"
@@ -530,5 +530,6 @@ def deployment_prose(
         if deployment.mode == "production"
         else "noise is simulated and gives no protection"
     )
-    notes = [*(f"Warning: {one}" for one in remarks), *(f"Problem: {one}" for one in problems)]
+    notes = [f"Warning: {remark}" for remark in remarks]
+    notes += [f"Problem: {problem}" for problem in problems]
     return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *notes])

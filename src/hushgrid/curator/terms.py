@@ -521,12 +521,14 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
         service: The zone.
         ledger: Its ledger, open for writing.
     """
-    made = service.learned
-    if made.epsilon > 0:
-        given = re.fullmatch("[0-9a-f]{64}", made.digest)
-        name = made.digest if given else service.scenario.models[0].digest
+    provenance = service.learned
+    if provenance.epsilon > 0:
+        match = re.fullmatch("[0-9a-f]{64}", provenance.digest)
+        name = provenance.digest if match else service.scenario.models[0].digest
         if name not in ledger.standing.charged:
-            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
+            entry = ChargeRecord(
+                "models", float(provenance.epsilon), name, max(provenance.homes, 1)
+            )
             ledger.write(entry)
 
 

@@ -30,7 +30,7 @@ from hushgrid.curator.curator import (
     utc,
 )
 from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.curator.promise import stated
+from hushgrid.curator.promise import promise_content
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
@@ -385,7 +385,7 @@ class Operator:
             "time_zone": zone.time_zone,
             "currency": zone.currency,
             "houses": len(zone.meters),
-            "promise": {**stated(zone), "eta_set_by": zone.eta_set_by or None},
+            "promise": {**promise_content(zone), "eta_set_by": zone.eta_set_by or None},
             "noise": _noise(zone, health.inside),
             "room": None if health.status is None else health.status.room,
             "missing": {"meters": lost, "share": share},
