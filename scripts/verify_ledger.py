@@ -34,7 +34,7 @@ KINDS = {
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
     "transfer": "direction house last other out",
-    "charge": "digest epsilon homes what",
+    "charge": "digest epsilon first homes last what",
     "gap": "first last why",
     "resume": "epsilon first last",
     "closed": "goes_on",
@@ -438,6 +438,7 @@ class Chain:
         self.gap = self.opened = None
         self.account, self.left, self.came = Account(), {}, {}
         self.windows, self.closed = ([], []), None
+        self.read = False  # a release from readings came
 
     def take(self, record, wanted_key):
         """The next record, or why not."""
@@ -519,6 +520,7 @@ class Chain:
             need("noise" not in body and "block" not in body, f"a {source} with noise")
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
+        self.read = self.read or source == "readings"
         self.t = t
         self.end = body["start"] + (self.terms["seconds"] if self.terms else 1)
         self.reach = max(self.reach, self.end)
@@ -580,6 +582,10 @@ class Chain:
             if until == -1 or start - window + 1 <= until:
                 lost = [e for a, b, e in blocks if b >= start - window + 1 and a >= since]
                 need(math.fsum(lost) <= epsilon * (1 + CLOSE), "a window loses too much")
+        if not self.windows[0] and not self.read:
+            firsts = [first for first, _, _ in self.windows[1]]
+            since = [promise[2] for promise in promises]
+            need(not firsts or max(since) <= min(firsts), "a promise leaves out what models cost")
         self.windows = promises, blocks
 
     def take_transfer(self, body):
@@ -606,6 +612,13 @@ class Chain:
         need(body["epsilon"] >= 0, "a charge below 0")
         need(body["digest"] not in self.charged, "the same thing is charged twice")
         self.charged.add(body["digest"])
+        first, last = body["first"], body["last"]
+        need(0 <= first <= last, "the readings of a charge are out of order")
+        for window, _, since, until in self.windows[0]:
+            apart = last < since or (until != -1 and first - window + 1 > until)
+            need(apart, "a charge shares windows with prices that spend their promise")
+        if not self.windows[0] and not self.read:
+            self.windows[1].append([first, last, body["epsilon"]])
 
     def take_gap(self, body):
         """Steps that may have been published and lost."""

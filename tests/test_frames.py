@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import hushgrid
 from hushgrid import (
     Account,
     Consumption,
@@ -39,7 +42,7 @@ from hushgrid import (
     watch,
     worst_loss,
 )
-from hushgrid._frames import DataTable, check_labels, html_table
+from hushgrid._frames import DataTable, Tabular, check_labels, html_table
 from hushgrid.lab.comparison import Comparison, compare
 from hushgrid.lab.datasets import Simulated
 from hushgrid.lab.methods import MethodPromise
@@ -285,3 +288,10 @@ def test_homes_that_are_refused() -> None:
         ZoneError, match=r"^frame has no column 'limit'; give one of meter, bound, export\.$"
     ):
         Zone.from_frame(HOMES, id="z", bound="limit")
+
+
+def test_the_guide_names_every_result_that_is_a_table() -> None:
+    assert all(hasattr(hushgrid, name) for name in hushgrid.__all__)  # loads them
+    guide = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    named = re.findall(r"^\| `.*: `(\w+)` \|", guide, re.M)
+    assert sorted(named) == sorted({kind.__name__ for kind in Tabular.__subclasses__()})

@@ -388,7 +388,7 @@ def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
     records = story(zone, releases(zone))
     none = audited(tmp_path, sealed(records, zone="elm"), zone).check("budget")
     assert (none.status, none.first_bad) == ("failed", 3)
-    paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5)))
+    paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5, first=0, last=899)))
     found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), zone)
     assert found.check("budget").first_bad == 27  # the last release: 12 + 0.5
     within = replace(zone, budget=12.6)

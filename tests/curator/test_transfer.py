@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator import terms
 from hushgrid.curator.gaps import book, resume_zones
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
@@ -22,7 +21,7 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.records import LedgerEntry, Record, TermsRecord
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer
@@ -181,15 +180,26 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
 ) -> None:
     """The terms are lost and named; or they are on record and their charge is not."""
     elm, _ = two()
-    pooled = replace(elm, learned=Provenance(epsilon=1.2, homes=9, digest="a" * 64))
+    pooled = replace(
+        elm,
+        learned=Provenance(
+            epsilon=1.2, homes=9, digest="a" * 64, first_reading=0, last_reading=900
+        ),
+    )
     if then == "lost":
         with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
             book(elm, it._ledger, [replace(pooled, policy=replace(pooled.policy, epsilon=0.4))])
     else:
         with monkeypatch.context() as crash:
-            crash.setattr(terms, "charge", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
+            write = Ledger.write
+
+            def killed(ledger: Ledger, entry: LedgerEntry) -> None:
+                write(ledger, entry)
+                assert not isinstance(entry, TermsRecord)
+
+            crash.setattr(Ledger, "write", killed)
+            with pytest.raises(AssertionError):
                 run_on(tmp_path, pooled, 0)
         assert standing(tmp_path, "elm").terms is not None
     if then == "start":

@@ -53,7 +53,13 @@ ZONE: dict[str, Any] = {
         "epsilon_t": [0.5, 0.4, 0.3, 0.2],
     },
     "elasticity": {"reference": 0.3, "exponent": 0.5, "low": 0.5, "high": 1.5},
-    "learned": {"provenance": "pooled", "homes": 20, "epsilon": 0.5},
+    "learned": {
+        "provenance": "pooled",
+        "homes": 20,
+        "epsilon": 0.5,
+        "first_reading": "2025-01-01T00:00:00Z",
+        "last_reading": "2025-12-01T00:00:00Z",
+    },
     "houses": [
         {
             "count": 2, "bound": 100, "chain": "workers", "provenance": "a survey",

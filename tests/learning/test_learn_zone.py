@@ -20,6 +20,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
 from hushgrid.lab.drift import welch
+from hushgrid.learning import export
 from hushgrid.learning.evaluation import (
     check_law,
     clopper_pearson,
@@ -210,7 +211,8 @@ def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     (zone,) = load_deployment(service).zones
     assert zone.learned.epsilon == 3.0
     assert zone.promise is not None
-    assert zone.promise.secret == "window"
+    assert (zone.promise.secret, zone.promise.epsilon) == ("window", 3.0)
+    assert zone.learned.first_reading < zone.learned.last_reading <= zone.begins
     content = tomllib.loads(service.read_text())
     assert list(content["policy"]) == ["secret", "window", "epsilon", "usual"]
     assert content.keys() - tomllib.loads(example(0)).keys() == {"models", "learned"}
@@ -218,9 +220,12 @@ def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     assert leaves(content) - len(content["houses"][0]["meters"]) <= 25
 
 
-def test_a_large_pool_has_a_part_in_the_estimate(folder: Path, tmp_path: Path) -> None:
+def test_a_large_pool_has_a_part_in_the_estimate(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its laws are in the file, and the estimate weighs them against past prices."""
-    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "400", "--bound", "5000"]
+    monkeypatch.setattr(export, "ENOUGH", 500)
+    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "50", "--bound", "5000"]
     assert run("learn", *asked, "--no-figures", "--out", str(tmp_path), *public(tmp_path)) == 0
     content = tomllib.loads((tmp_path / "service.toml").read_text())
     (houses,) = content["houses"]

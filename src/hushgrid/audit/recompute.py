@@ -244,7 +244,8 @@ class _Walk:
         Whether the account chooses just this is checked with the accounts.
         """
         plan = self.first.scheduler.at(entry.step, self._rates)
-        less = self.terms.secret == "interval" and 0 < entry.epsilon < plan.epsilon
+        bounded = self.terms.secret in ("interval", "window")
+        less = bounded and 0 < entry.epsilon < plan.epsilon
         return None if not less or _same(entry.epsilon, plan.epsilon) else entry.epsilon
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:

@@ -273,6 +273,7 @@ def _pooled(
 
     All of it is public, or comes from noisy sums.
     """
+    from hushgrid.curator.curator import utc
     from hushgrid.learning.export import drowned, law_lines, usual_wh
     from hushgrid.operate.template import ModelSource, NewZone
 
@@ -293,6 +294,8 @@ def _pooled(
             "homes": homes,
             "epsilon": exported.epsilon,
             "digest": model.digest,
+            "first_reading": utc(result.begins),
+            "last_reading": utc(result.ends),
             **({"months": list(season)} if season else {}),
             **({"seasons": [list(months) for months in result.seasons]} if result.seasons else {}),
         },

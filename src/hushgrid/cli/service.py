@@ -157,7 +157,15 @@ def check(
         **(zones[0] if len(zones) == 1 else {}),
         "zones": zones,
         "remarks": remarks,
-        "checks": [finding._asdict() for finding in findings.checks],
+        "checks": [
+            {
+                "what": finding.subject,
+                "problem": finding.problem,
+                "fix": finding.fix,
+                "note": finding.note,
+            }
+            for finding in findings.checks
+        ],
     }
     common.echo_written(common.write_json(values, json), json, "\n")
     if problems:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.curator.terms import (
     as_begun,
-    charge,
+    charges_due,
     check_same,
     digest_of,
     first_of,
@@ -306,8 +306,9 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
     read += [(resume.first, resume.last) for resume in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
-    for zone in (service, *lost):
-        charge(zone, ledger)
+    for lost_service in (service, *lost):
+        for charge in charges_due(lost_service, ledger.standing):
+            ledger.write(charge)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(

@@ -180,7 +180,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     }
     if tariff.feed_in is not None:
         terms["feed_in"] = _rate_terms(tariff.feed_in)
-    values = {
+    content = {
         "zone": zone.id,
         "mode": mode,
         **promise_content(zone),
@@ -194,8 +194,8 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
-        values["readings_wh"] = dict(zip(("low", "high"), limits, strict=True))
-    return values
+        content["readings_wh"] = dict(zip(("low", "high"), limits, strict=True))
+    return content
 
 
 def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
@@ -226,10 +226,10 @@ def expected_error(zone: ZoneService) -> float | None:
     policy, promise = first_steps(zone), promise_of(zone)
     blocks = block_filter(policy, promise.secret, zone.seconds)
     try:
-        point, _ = expected(zone.scenario.terms, policy, promise.epsilon, _rho(zone), blocks)
+        errors, _ = expected(zone.scenario.terms, policy, promise.epsilon, _rho(zone), blocks)
     except HushgridError:
         return None
-    return point.estimated if policy.publish == "estimate" else point.raw
+    return errors.estimated if policy.publish == "estimate" else errors.raw
 
 
 def first_steps(zone: ZoneService) -> Policy:
@@ -254,17 +254,17 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
     Returns:
         Values of GET /v1/tradeoff: relative error by epsilon and eta.
     """
-    promise, tradeoff = promise_of(zone), _tradeoff(zone)
+    promise, costs = promise_of(zone), _tradeoff(zone)
     return {
         "zone": zone.id,
         "secret": promise.secret,
         "unit": "relative error",
-        "chosen": {"eta": tradeoff.eta, **tradeoff.point._asdict()},
+        "chosen": {"eta": costs.eta, **costs.point._asdict()},
         "curves": [
             {"eta": curve.eta, "points": [point._asdict() for point in curve.points]}
-            for curve in tradeoff.curves
+            for curve in costs.curves
         ],
-        "forecast": tradeoff.forecast,
+        "forecast": costs.forecast,
     }
 
 
@@ -330,12 +330,14 @@ def outlook(zone: ZoneService) -> Outlook:
     )
 
 
-def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> dict[str, Any]:
+def zone_json(
+    zone: ZoneService, zone_outlook: Outlook, on: Running | None = None
+) -> dict[str, Any]:
     """A zone's outlook and terms under their public keys.
 
     Args:
         zone: The zone.
-        outlook: Its outlook.
+        zone_outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
@@ -344,8 +346,10 @@ def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) ->
     return {
         "zone": zone.id,
         "houses": len(zone.meters),
-        **outlook_json(outlook),
-        "loop": {name: finite_or_none(v) for name, v in _loop(zone, outlook)._asdict().items()},
+        **outlook_json(zone_outlook),
+        "loop": {
+            name: finite_or_none(v) for name, v in _loop(zone, zone_outlook)._asdict().items()
+        },
         "eta_set_by": zone.eta_set_by or None,
         "provenance": zone.learned.origin,
         "learned_epsilon": zone.learned.epsilon,
@@ -399,17 +403,17 @@ def _forecast_until(on: Running) -> str | None:
     return "never" if opens is None else utc((first + opens - 1) * on.zone.seconds)
 
 
-def _loop(zone: ZoneService, outlook: Outlook) -> Stability:
+def _loop(zone: ZoneService, zone_outlook: Outlook) -> Stability:
     scenario = zone.scenario
-    return loop_of(outlook.plan, scenario.tariff, scenario.consumption, DAY // zone.seconds)
+    return loop_of(zone_outlook.plan, scenario.tariff, scenario.consumption, DAY // zone.seconds)
 
 
-def zone_prose(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> str:
+def zone_prose(zone: ZoneService, zone_outlook: Outlook, on: Running | None = None) -> str:
     """A zone's outlook and terms in plain words.
 
     Args:
         zone: The zone.
-        outlook: Its outlook.
+        zone_outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
@@ -418,8 +422,8 @@ def zone_prose(zone: ZoneService, outlook: Outlook, on: Running | None = None) -
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
     lines = [
         _headline(zone, f", times of {zone.time_zone}"),
-        outlook_prose(outlook),
-        stability_line(_loop(zone, outlook)),
+        outlook_prose(zone_outlook),
+        stability_line(_loop(zone, zone_outlook)),
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted.",
         *_conditions(zone, on),
@@ -429,18 +433,18 @@ def zone_prose(zone: ZoneService, outlook: Outlook, on: Running | None = None) -
     return "\n".join(lines)
 
 
-def zone_brief(zone: ZoneService, outlook: Outlook, on: Running | None = None) -> str:
+def zone_brief(zone: ZoneService, zone_outlook: Outlook, on: Running | None = None) -> str:
     """The first questions about a zone, in plain words that fit on one screen.
 
     Args:
         zone: The zone.
-        outlook: Its outlook.
+        zone_outlook: Its outlook.
         on: The terms of its ledger; None: there are none.
 
     Returns:
         Lines of text.
     """
-    return "\n".join([_headline(zone), outlook_brief(outlook), *_conditions(zone, on)])
+    return "\n".join([_headline(zone), outlook_brief(zone_outlook), *_conditions(zone, on)])
 
 
 def _headline(zone: ZoneService, more: str = "") -> str:
@@ -464,27 +468,27 @@ def _conditions(zone: ZoneService, on: Running | None) -> list[str]:
     return lines
 
 
-def error_problem(zone: ZoneService, outlook: Outlook) -> str | None:
+def error_problem(zone: ZoneService, zone_outlook: Outlook) -> str | None:
     """Why a price is too far from the exact one to be worth publishing.
 
     Args:
         zone: The zone.
-        outlook: Its outlook.
+        zone_outlook: Its outlook.
 
     Returns:
         One sentence with what lowers the error; None where it is acceptable.
     """
-    error, policy = price_error(outlook), zone.policy
+    error, policy = price_error(zone_outlook), zone.policy
     if error <= zone.accept_error:
         return None
-    best = outlook.plan.prospect.best(outlook.rho)
-    lower = [f'publish = "{best}" ({price_error(outlook, best):.1%})'] if best != "forecast" else []
-    lower = lower if best != policy.publish else []
+    best = zone_outlook.plan.prospect.best(zone_outlook.rho)
+    lower = [f'publish = "{best}" ({price_error(zone_outlook, best):.1%})']
+    lower = lower if best not in ("forecast", policy.publish) else []
     if not policy.clamp:
         lower.append("policy.rho (a clamp)")
-    if policy.eta == 1 and not policy.schedule.lengths and outlook.secret == "interval":
+    if policy.eta == 1 and not policy.schedule.lengths and zone_outlook.secret == "interval":
         lower.append("blocks of steps (hushgrid plan --blocks)")
-    larger = verdict(outlook, len(zone.meters), zone.accept_error)["houses"]
+    larger = verdict(zone_outlook, len(zone.meters), zone.accept_error)["houses"]
     lower.append("more homes" if larger is None else f"more homes ({larger:,} such ones)")
     return (
         f"zone {zone.id}: the expected error of the price is {error:.1%}, above the"
@@ -530,6 +534,7 @@ def deployment_prose(
         if deployment.mode == "production"
         else "noise is simulated and gives no protection"
     )
-    notes = [f"Warning: {remark}" for remark in remarks]
-    notes += [f"Problem: {problem}" for problem in problems]
+    notes = [f"Warning: {remark}" for remark in remarks] + [
+        f"Problem: {problem}" for problem in problems
+    ]
     return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *notes])

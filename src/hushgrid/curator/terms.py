@@ -306,6 +306,9 @@ def begin(
     """
     standing = ledger.standing
     check_all_here(service, standing, key, new_terms=new_terms)
+    charges = charges_due(service, standing)
+    for charge in charges:
+        ledger.check(charge)
     if standing.terms is None or new_terms:
         names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
         entry = terms_record(service, names)
@@ -319,7 +322,8 @@ def begin(
         ledger.write(entry)
     else:
         check_same(service, standing)
-    charge(service, ledger)
+    for charge in charges:
+        ledger.write(charge)
 
 
 def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> None:
@@ -514,22 +518,25 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
         )
 
 
-def charge(service: ZoneService, ledger: Ledger) -> None:
-    """Charge what pooled models have cost every house, unless that is on record.
+def charges_due(service: ZoneService, standing: LedgerState) -> list[ChargeRecord]:
+    """What pooled models have cost every house, unless that is on record.
 
     Args:
         service: The zone.
-        ledger: Its ledger, open for writing.
+        standing: Its ledger state.
+
+    Returns:
+        No charge, or one.
     """
-    provenance = service.learned
-    if provenance.epsilon > 0:
-        match = re.fullmatch("[0-9a-f]{64}", provenance.digest)
-        name = provenance.digest if match else service.scenario.models[0].digest
-        if name not in ledger.standing.charged:
-            entry = ChargeRecord(
-                "models", float(provenance.epsilon), name, max(provenance.homes, 1)
-            )
-            ledger.write(entry)
+    learned = service.learned
+    if not learned.epsilon > 0:
+        return []
+    is_digest = re.fullmatch("[0-9a-f]{64}", learned.digest)
+    name = learned.digest if is_digest else service.scenario.models[0].digest
+    if name in standing.charged:
+        return []
+    homes, readings = max(learned.homes, 1), (learned.first_reading, learned.last_reading - 1)
+    return [ChargeRecord("models", float(learned.epsilon), name, homes, *readings)]
 
 
 # ---- the terms of a file beside those of the ledger

@@ -536,7 +536,7 @@ class ZoneAccount:
         else:
             steps, epsilon = self._window
             if not accounts:
-                accounts = [Account.window(steps, epsilon, start)]
+                accounts = [_first_windows(standing, steps, epsilon, start)]
             elif not accounts[-1].promises or (steps, epsilon, None) != (
                 accounts[-1].promises[-1].steps,
                 accounts[-1].promises[-1].epsilon,
@@ -850,6 +850,21 @@ def _promised(standing: LedgerState) -> bool:
 def _of_move(move: TransferRecord) -> IntervalAccount:
     assert move.account is not None  # see _brought
     return from_rows(move.account)
+
+
+def _first_windows(standing: LedgerState, steps: int, epsilon: float, start: int) -> WindowAccount:
+    """The account of windows before the first block, which is from `start` on [UTC s].
+
+    Where nothing was published from readings before, the promise holds from the first reading of
+    the models on: what they cost counts in every window that touches their readings.
+    """
+    published = any(release.source == "readings" for release in standing.releases)
+    charges = () if published else standing.charges
+    since = min([start, *(charge.first for charge in charges)])
+    account = Account.window(steps, epsilon, since)
+    for charge in charges:
+        account = account.with_lost(charge.epsilon, charge.first, charge.last)
+    return account
 
 
 def _brought_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:

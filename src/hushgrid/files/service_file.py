@@ -459,6 +459,12 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
     _check_single(scenario, faults)
+    if promise is not None and promise.secret == "window" and learned.epsilon > promise.epsilon:
+        faults.add(
+            "learned.epsilon",
+            f"learned.epsilon is {learned.epsilon:g} but policy.epsilon is {promise.epsilon:g}, and"
+            " a window may touch all readings of the models; promise at least what they cost.",
+        )
     with faults.within("policy.clamp"):
         terms = with_offset_clamp(terms, tables.houses)
     if len(faults) > before:

@@ -353,11 +353,11 @@ def with_noise(service: ZoneService) -> ZoneService:
     pattern, promise, seconds = service.pattern, service.promise, service.seconds
     if pattern is None:
         return service
-    week, leakage, made = _over(pattern.terms, _WEEK // seconds), None, None
+    week, leakage, plan = _over(pattern.terms, _WEEK // seconds), None, None
     if service.planned and promise is not None:
-        made = week_plan(pattern, promise, seconds)
-    if made is not None:
-        week, leakage = made.policy, made.leakage
+        plan = week_plan(pattern, promise, seconds)
+    if plan is not None:
+        week, leakage = plan.policy, plan.leakage
     week = over_week(week, seconds * np.arange(_WEEK // seconds, dtype=np.int64), seconds)
     policy = over_week(week, local_seconds(_steps_of(service)), seconds)
     return replace(service, policy=policy, week=week, leakage=leakage)

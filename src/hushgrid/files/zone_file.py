@@ -97,6 +97,7 @@ def step_seconds(value: Any) -> int | None:
 
 # ---- times
 
+_INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
 _INTERVAL = "give whole seconds that divide a day, such as 'PT15M' or 1800"
 Interval = Annotated[int, converted(step_seconds, _INTERVAL)]
 _Starts = list[tuple[int, int]]  # (step, number of what begins)
@@ -197,6 +198,8 @@ class Provenance(FileTable):
         epsilon: What the models cost every home.
         homes: Number of homes whose meters were listed or had readings.
         digest: Digest of the model; empty where it is private.
+        first_reading: When the first reading that it was made of begins [UTC s].
+        last_reading: When the last one ends [UTC s].
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(
@@ -207,10 +210,12 @@ class Provenance(FileTable):
     epsilon: Annotated[float, fix("give 0 or more", ge=0)] = 0.0
     homes: Annotated[int, fix("give a whole number", ge=0)] = 0
     digest: Annotated[str, BeforeValidator(str)] = ""
+    first_reading: Annotated[int, converted(instant_of, _INSTANT)] = 0
+    last_reading: Annotated[int, converted(instant_of, _INSTANT)] = 0
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """A table says where the models come from."""
+        """A table says where the models come from, and of which time."""
         if "provenance" not in table:
             yield "provenance", "is not set; give it a value."
 
@@ -222,6 +227,13 @@ class Provenance(FileTable):
                 f" has at least {LEAST_POOLED} homes and noise worth an epsilon above 0."
             )
             Mistakes().add(text, "provenance").check()
+        if self.epsilon > 0 and not 0 < self.first_reading < self.last_reading:
+            key = "last_reading" if self.first_reading > 0 else "first_reading"
+            text = (
+                "is not set, or the first is not before the last; give when the readings of the"
+                " models begin and end, which cost every home epsilon."
+            )
+            Mistakes().add(text, key).check()
         return self
 
     @property

@@ -391,6 +391,7 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
             : bisect_left(ledger.releases, seq, key=lambda release: release.seq)
         ],
         transfers=before(ledger.transfers),
+        charges=before(ledger.charges),
         booked=before(ledger.booked),
         gap=None,
         gaps=before(ledger.gaps),

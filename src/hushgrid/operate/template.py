@@ -71,6 +71,11 @@ class NewZone:
     laws: tuple[str, ...] = ()
 
     @property
+    def epsilon(self) -> float:
+        """What is promised: 1, or what the models have cost already where that is more."""
+        return max(1.0, float(self.learned.get("epsilon", 0.0)))
+
+    @property
     def tariff(self) -> Tariff:
         """The usual load costs beta and a tenth more, far below the cap."""
         return Tariff(float(f"{_GROWING * 1000 / (self.homes * self.usual):.2g}"), 0.05, cap=1.0)
@@ -110,6 +115,7 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
         "id": _text(zone.id),
         "words": WINDOWS[window],
         "window": _text(window),
+        "epsilon": f"{zone.epsilon}",
         "estimate": _estimate(zone) + (_costs(errors) if errors else ""),
         "houses": "\n".join(_houses(zone)),
         "models": "".join(_models(zone)),
@@ -202,7 +208,12 @@ def planned_errors(zone: NewZone) -> dict[str, float]:
         The error by window, root mean square.
     """
     return longest_window(
-        zone.homes, zone.usual, zone.tariff, bound=zone.bound, seconds=zone.seconds
+        zone.homes,
+        zone.usual,
+        zone.tariff,
+        bound=zone.bound,
+        epsilon=zone.epsilon,
+        seconds=zone.seconds,
     )
 
 

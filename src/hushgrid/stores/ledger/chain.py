@@ -33,6 +33,7 @@ from hushgrid.stores.ledger.records import (
     TermsRecord,
     TransferRecord,
     UnreadRelease,
+    WindowRows,
     digest_of,
     first_step,
     from_verified,
@@ -58,6 +59,7 @@ class ChainPosition:
         end: End of the last interval published [UTC s].
         reach: End of all that is published or lost in a gap [UTC s].
         charged: What every house spent on models, by their digests.
+        windows: The newest account of promises about windows; None before any.
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
         closed: The record by which the ledger was closed; None while it is open.
@@ -72,6 +74,7 @@ class ChainPosition:
     end: int = 0  # [UTC s] of the last interval published
     reach: int = 0
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    windows: WindowRows | None = None
     gap: GapRecord | None = None  # open: no release from readings until it is booked
     opened: int = 0
     closed: ClosedRecord | None = None
@@ -196,7 +199,8 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     end = entry.start + (place.terms.seconds if place.terms else 1)
     opened = first_step(entry) if _has_account(entry) else place.opened
-    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end), opened=opened)
+    reach, windows = max(place.reach, end), entry.windows or place.windows
+    return replace(place, last_t=entry.t, end=end, reach=reach, opened=opened, windows=windows)
 
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
@@ -287,6 +291,10 @@ def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
         )
     if entry.direction == "out":
         _check_no_gap(place, "a house that leaves")
+    elif entry.windows is not None:
+        (promises, blocks), (followed, counted) = place.windows or ((), ()), entry.windows
+        windows = WindowRows((*promises, *followed), (*blocks, *counted))
+        return replace(place, windows=windows)
     return place
 
 
@@ -296,6 +304,19 @@ def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
             f"{entry.what} of zone {place.zone!r} are charged already"
             f" ({entry.digest[:12]}); the same thing is charged once."
         )
+    if entry.last < entry.first:
+        raise LedgerError(
+            f"readings of a charge go from {entry.first} to {entry.last} (UTC s); give the first"
+            " second of the first one, and the last of the last one."
+        )
+    promises, _ = place.windows or ((), ())
+    for window, _, since, last in promises:
+        if entry.last >= since and (last < 0 or entry.first - window + 1 <= last):
+            raise LedgerError(
+                f"{entry.what} of zone {place.zone!r} cannot be charged: their readings share"
+                f" windows of {window:g} s with prices that spend what is promised about them; give"
+                " models of a survey, or of readings before the zone's first price."
+            )
     return replace(place, charged=MappingProxyType({**place.charged, entry.digest: entry.epsilon}))
 
 
@@ -336,7 +357,7 @@ def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
             f"zone {place.zone!r} is resumed with an account of step {entry.until}; give one of the"
             " last lost step or a later one."
         )
-    return replace(place, gap=None, opened=0)
+    return replace(place, gap=None, opened=0, windows=entry.windows or place.windows)
 
 
 def _check_no_gap(place: ChainPosition, subject: str) -> None:
@@ -434,6 +455,7 @@ class Fold:
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
                 opened=max(opened, default=self.place.opened),
+                windows=next((one.windows for one in newest[1:] if one), self.place.windows),
             )
             self._signature = last.signature
 

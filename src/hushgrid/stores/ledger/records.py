@@ -952,6 +952,8 @@ class ChargeRecord(LedgerEntry):
         epsilon: What was spent.
         digest: Of what was made of the readings; the same thing is charged once.
         homes: How many they came from.
+        first: When the first of these readings begins [UTC s].
+        last: The last second of the last one [UTC s].
     """
 
     kind = "charge"
@@ -959,6 +961,8 @@ class ChargeRecord(LedgerEntry):
     epsilon: Annotated[float, LOSS]
     digest: Annotated[str, HASH]
     homes: Annotated[int, whole_number(1)]
+    first: Annotated[int, whole_number(0)]
+    last: Annotated[int, whole_number(0)]
     seq: int = 0
 
 
