@@ -34,6 +34,9 @@ def api_pages(app: Any) -> None:
     """Write one page for each folder of the package."""
     place = Path(app.srcdir) / "api"
     place.mkdir(exist_ok=True)
+    for page in place.glob("*.rst"):
+        if page.stem not in FOLDERS:  # of a folder that was renamed
+            page.unlink()
     for folder in FOLDERS:
         first, *others = modules(folder)
         lines = [first, "=" * len(first), "", *_automodule(first)]

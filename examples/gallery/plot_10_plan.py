@@ -1,6 +1,6 @@
 """
-More homes, a better price at the same promise
-==============================================
+From 30 to 3,000 homes the estimate is the best way to publish
+==============================================================
 
 A plan starts from a promise: all prices together, at most ε about any 24 hours of a home. It
 returns the noise of each step and the error to expect, so that size and promise can be chosen.

@@ -1,6 +1,6 @@
 """
-Noise by the laws of consumption is close to the least possible
-===============================================================
+At a small ε Laplace noise is close to the least possible
+=========================================================
 
 A linear programme finds the least standard deviation of any additive noise that keeps two laws of
 one reading within ε. Laplace noise is compared with that floor: calibrated to the laws (η = 0), and

@@ -1,6 +1,6 @@
 """
-At one promise the methods differ by a hundred in noise, and little in the estimate
-===================================================================================
+At one promise noise differs tenfold, and every estimate beats the forecast
+===========================================================================
 
 The methods that the paper names, each calibrated to the same promise: 1 nat about any quarter hour
 of the day. The error of the noisy price, and of the public's best estimate from it.

@@ -1,6 +1,6 @@
 """
-The estimate calms devices that follow the price; raw noise stirs them
-======================================================================
+Smoothing calms devices that follow the price; raw noise stirs them
+===================================================================
 
 Cars, heat pumps, batteries and appliances follow the price, and their load sets the next one. The
 same homes, under the exact price and under private ones, as more of them react by themselves, in
