@@ -203,7 +203,7 @@ def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
     before = math.fsum(loss for *_, loss in newest.rows[1])
 
     def lost(others: Sequence[ZoneAccount] = (), *, anew: bool) -> float:
-        found = account.windows_after_loss(standing, first, last, others=others, anew=anew)
+        found = account.windows_after_loss(standing, first, last, other_accounts=others, anew=anew)
         assert found is not None
         return math.fsum(loss for *_, loss in found.blocks) - before
 

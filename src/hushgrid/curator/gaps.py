@@ -312,7 +312,7 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, others=[ZoneAccount(zone) for zone in lost], anew=unknown
+        standing, first, last, other_accounts=[ZoneAccount(zone) for zone in lost], anew=unknown
     )
     if windows is not None and until is None:
         until = last

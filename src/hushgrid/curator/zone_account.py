@@ -192,23 +192,23 @@ class ZoneAccount:
                 first * service.seconds, service.seconds, last - first + 1, service.time_zone
             )
             models, at = scenario_over(service.pattern, place).models, 1
-        found = []
+        matrices_of_models = []
         for model, chains in zip(models, self._chains, strict=True):
             slots = model.calendar.slots
             steps = slots[(np.arange(at, at + last - first + 1) - 1) % len(slots)]
             matrices = model.chains[0].transition[steps][:, chains]
-            found.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
-        return found
+            matrices_of_models.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
+        return matrices_of_models
 
     def _by_chain(self, losses: Floats) -> list[Floats]:
         """The largest loss of each chain's kinds of houses, for each model: (..., chains)."""
-        found = []
+        losses_of_models = []
         for chain_of in self._chain_of:
             rows = np.zeros((*losses.shape[:-1], chain_of.max() + 1))
             for kind, chain in enumerate(chain_of):
                 rows[..., chain] = np.maximum(rows[..., chain], losses[..., kind])
-            found.append(rows)
-        return found
+            losses_of_models.append(rows)
+        return losses_of_models
 
     @cached_property
     def _planned(self) -> tuple[Ints, list[Floats]]:
@@ -237,13 +237,13 @@ class ZoneAccount:
         again = int(np.searchsorted(firsts, min(_AHEAD, horizon), side="right"))
         steps = horizon + int(lengths[:again].sum())
         inward = self._inward(self._first, self._first + steps - 1)
-        found = []
+        rooms = []
         for matrices, rows in zip(inward, losses, strict=True):
-            both = share * np.concatenate([rows, rows[:, :again]], axis=1)
-            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), both)
-            found.append(ahead[:, :blocks])
-        self._ahead[share] = found
-        return found
+            turn_losses = share * np.concatenate([rows, rows[:, :again]], axis=1)
+            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), turn_losses)
+            rooms.append(ahead[:, :blocks])
+        self._ahead[share] = rooms
+        return rooms
 
     def _block(self, t: int) -> tuple[int, int, int]:
         """Number from 0, first and last step of the block with the week's step t."""
@@ -282,18 +282,18 @@ class ZoneAccount:
             houses, so that they are about the step itself.
         """
         newest = standing.latest_account
-        unknown, brought = _published_without(standing, newest), _brought(standing, newest)
-        if newest is None and not unknown and not brought:
+        unknown, arrivals = _published_without(standing, newest), _brought(standing, newest)
+        if newest is None and not unknown and not arrivals:
             return self._new(first)
-        figures = self._carried(newest, brought, unknown)
-        done = self._settled(standing)
-        if newest is None or brought or unknown or not self._same(newest):
-            done = max(done, self._since - 1)
+        figures = self._carried(newest, arrivals, unknown)
+        settled = self._settled(standing)
+        if newest is None or arrivals or unknown or not self._same(newest):
+            settled = max(settled, self._since - 1)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
-        begun = min(self._since, first) - 1  # steps before the terms keep the promise of then
-        figures = self._after_silence(figures, done, begun, promise)
+        eve = min(self._since, first) - 1  # steps before the terms keep the promise of then
+        figures = self._after_silence(figures, settled, eve, promise)
         promise = max(promise, self._promise or math.inf)
-        return self._after_silence(figures, max(done, begun), first - 1, promise), False
+        return self._after_silence(figures, max(settled, eve), first - 1, promise), False
 
     def _settled(self, standing: LedgerState) -> int:
         """The last step that the figures on record are about; no block begins until it is over.
@@ -311,8 +311,8 @@ class ZoneAccount:
         service = self._service
         models: Sequence[OccupancyModel] = self._task.kinds.models
         if service.pattern is not None:
-            begun = Steps(service.since, service.seconds, 1, service.time_zone)
-            models = settled(service.pattern, begun).models
+            first_step = Steps(service.since, service.seconds, 1, service.time_zone)
+            models = settled(service.pattern, first_step).models
         figures = []
         for model, chains in zip(models, self._chains, strict=True):
             law = model.chains[0].initial[chains]
@@ -333,18 +333,18 @@ class ZoneAccount:
     def _same(self, newest: RecordedAccount) -> bool:
         """Whether the figures on record are about the same houses under the same models."""
         terms, service = newest.terms, self._service
-        same = terms.seconds == service.seconds and terms.occupancy == occupancy_digest(service)
-        same = same and terms.roster == roster_digest(service)
-        return same and terms.chains == self._moves
+        agrees = terms.seconds == service.seconds and terms.occupancy == occupancy_digest(service)
+        agrees = agrees and terms.roster == roster_digest(service)
+        return agrees and terms.chains == self._moves
 
     def _carried(
         self,
         newest: RecordedAccount | None,
-        brought: Sequence[TransferRecord],
+        arrivals: Sequence[TransferRecord],
         unknown: bool,
     ) -> Figures:
         """The figures on record, for the present classes of houses."""
-        if newest is not None and self._same(newest) and not unknown and not brought:
+        if newest is not None and self._same(newest) and not unknown and not arrivals:
             account, at = from_rows(newest.rows), 0
             figures = []
             for chains in self._chains:
@@ -352,7 +352,7 @@ class ZoneAccount:
                 figures.append(IntervalAccount(*(part[at : at + len(chains)] for part in parts)))
                 at += len(chains)
             return tuple(figures)
-        accounts = [_of_move(move) for move in brought]
+        accounts = [_of_move(move) for move in arrivals]
         accounts += [from_rows(newest.rows)] if newest is not None else []
         accounts += [Account.interval()]
         account = accounts[0].merged(*accounts[1:]).under_other_model()
@@ -364,15 +364,15 @@ class ZoneAccount:
             for chains in self._chains
         )
 
-    def _after_silence(self, figures: Figures, done: int, last: int, promise: float) -> Figures:
+    def _after_silence(self, figures: Figures, settled: int, last: int, promise: float) -> Figures:
         """The figures after steps done + 1 to last, in which nothing from readings is published."""
-        if last - done > _SILENT:
+        if last - settled > _SILENT:
             figures = tuple(account.under_other_model() for account in figures)
-            done = last - _SILENT
-        if last <= done:
+            settled = last - _SILENT
+        if last <= settled:
             return figures
         silent = []
-        for account, matrices in zip(figures, self._inward(done + 1, last), strict=True):
+        for account, matrices in zip(figures, self._inward(settled + 1, last), strict=True):
             after = account.admit(0.0, matrices, promise)
             if after is None:  # steps before the first block that is admitted again: no promise
                 after = account.admit(0.0, matrices, math.inf)
@@ -546,8 +546,8 @@ class ZoneAccount:
         if not accounts:
             return None
         account = accounts[-1]
-        for brought in accounts[:-1]:
-            account = account.merged(brought.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return account if any(promise.binds(start) for promise in account.promises) else None
 
     def _windows(
@@ -586,13 +586,13 @@ class ZoneAccount:
     def _admitted(
         self, figures: Figures, losses: Sequence[Floats], inward: Sequence[Floats]
     ) -> Figures | None:
-        found = []
+        accounts = []
         for account, loss, matrices in zip(figures, losses, inward, strict=True):
             after = account.admit(loss, matrices, self._promise or math.inf)
             if after is None:
                 return None
-            found.append(after)
-        return tuple(found)
+            accounts.append(after)
+        return tuple(accounts)
 
     def after_loss(
         self, standing: LedgerState, first: int, last: int, *, unknown: bool = False
@@ -609,9 +609,9 @@ class ZoneAccount:
             The figures as a record has them, and the step they are about: the last of the block
             that the last lost step is in.
         """
-        done = self._settled(standing)
-        begun = max(first, done + 1, self._since)
-        start = max(self._planned_block(begun)[2], done + 1)
+        settled = self._settled(standing)
+        lost_from = max(first, settled + 1, self._since)
+        start = max(self._planned_block(lost_from)[2], settled + 1)
         figures, new = self.before(standing, start)
         losses = [np.zeros(len(chains)) for chains in self._chains]
         end = start - 1
@@ -642,7 +642,7 @@ class ZoneAccount:
         first: int,
         last: int,
         *,
-        others: Sequence[ZoneAccount] = (),
+        other_accounts: Sequence[ZoneAccount] = (),
         anew: bool = False,
     ) -> WindowRows | None:
         """The account of windows after steps that may have been published and lost.
@@ -651,15 +651,15 @@ class ZoneAccount:
             standing: The zone's ledger.
             first: The first of these steps of the zone.
             last: The last one.
-            others: The same zone under other terms that may have held in these steps.
+            other_accounts: The same zone under other terms that may have held in these steps.
             anew: The noise of blocks on record may have been drawn once more.
 
         Returns:
             The account as a record has it; None where no promise about windows is in force.
         """
-        begun = max(first, self._since)
-        week = self._at(begun)
-        windows = week._open_windows(standing, begun - week._first + 1)
+        lost_from = max(first, self._since)
+        week = self._at(lost_from)
+        windows = week._open_windows(standing, lost_from - week._first + 1)
         if windows is None:
             return None
         newest, seconds = standing.latest_windows, self._service.seconds
@@ -667,7 +667,7 @@ class ZoneAccount:
         # a block on record is opened once in one history
         opened = start if anew or newest is None else max(start, newest.end)
         blocks = list(self._lost_blocks(opened, stop))
-        for account in others:
+        for account in other_accounts:
             blocks += account._lost_blocks(start, stop)
         for block in blocks:
             windows = windows.with_lost(block.loss, block.first, block.last)
@@ -696,8 +696,8 @@ class ZoneAccount:
         if not accounts:
             return None
         account = accounts[-1].ended()
-        for brought in accounts[:-1]:
-            account = account.merged(brought.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return to_windows(account)
 
     def leaving(self, standing: LedgerState) -> tuple[AccountRows | None, int]:
@@ -713,20 +713,23 @@ class ZoneAccount:
             anything was published about, here or where houses came from [UTC s].
         """
         newest = standing.latest_account
-        brought, unknown = _brought(standing, newest), _published_without(standing, newest)
-        read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+        arrivals, unknown = _brought(standing, newest), _published_without(standing, newest)
+        latest = next(
+            (release for release in reversed(standing.releases) if release.source == "readings"),
+            None,
+        )
         ends = [move.last for move in standing.transfers if move.direction == "in"]
         ends += [(gap.last + 1) * standing.terms_of(gap).seconds for gap in standing.gaps]
-        ends += [] if read is None else [read.start + standing.terms_of(read).seconds]
+        ends += [] if latest is None else [latest.start + standing.terms_of(latest).seconds]
         end = max(ends, default=0)
-        if newest is None and not brought and not unknown:
+        if newest is None and not arrivals and not unknown:
             return None, end
-        accounts = [_of_move(move) for move in brought]
+        accounts = [_of_move(move) for move in arrivals]
         if newest is not None:
             block = [
-                one
-                for one in standing.current
-                if one.seq >= newest.seq and one.source == "readings"
+                release
+                for release in standing.current
+                if release.seq >= newest.seq and release.source == "readings"
             ]
             last = standing.last_t  # forecasts in the block included
             if block and block[0].seq == newest.seq and last < newest.step:
@@ -744,8 +747,8 @@ class ZoneAccount:
         start = self._first + self._block(opened.t - self._first + 1)[1] - 1
         before = replace(
             standing,
-            releases=tuple(one for one in standing.releases if one.seq < opened.seq),
-            booked=tuple(one for one in standing.booked if one.seq < opened.seq),
+            releases=tuple(record for record in standing.releases if record.seq < opened.seq),
+            booked=tuple(record for record in standing.booked if record.seq < opened.seq),
         )
         start = max(start, self._settled(before) + 1)
         figures, new = self.before(before, start)
