@@ -43,6 +43,7 @@ test: check  ## the same; what CI runs
 check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests with doctests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
+	$(BIN)/python scripts/names.py --files 0 >/dev/null
 	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -451,7 +451,7 @@ def test_a_public_covariate_is_learnt() -> None:
     rng = np.random.default_rng(7)
     warmth = Covariate("temperature", centre=10.0, scale=8.0)
     known = FollowedKnowledge.start(_model(), EvenDays(), 80_000.0, (warmth,))
-    assert known.stated == {"temperature": None}
+    assert known.named_values == {"temperature": None}
     for _ in range(400):
         x = float(rng.choice([-1.0, 1.0]))
         load = 80_000 * (1 + 0.1 * x)
@@ -466,6 +466,6 @@ def test_a_public_covariate_is_learnt() -> None:
     np.testing.assert_array_equal(far.mean, furthest.mean, "a value far out counts six scales")
     for held in (known, known.knowing({})):
         assert held.from_arrays(held.to_arrays()) == held
-    wrong = SeenLoads(*np.ones((4, 1)), np.zeros(1, bool), known=np.ones((1, 2)))
+    wrong = SeenLoads(*np.ones((4, 1)), np.zeros(1, bool), covariates=np.ones((1, 2)))
     with pytest.raises(ModelError, match="covariates have shape"):
         known.bank.follow(wrong)

@@ -71,8 +71,8 @@ def posterior_mean(
     z = np.asarray(load_hat, np.float64)
     s, (below, above) = np.sqrt(v), _sides(z - m, v, b)
     share = chance_below(z, m, v, b)
-    found = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
-    return np.asarray(np.clip(found, m - v / b, m + v / b))
+    mean = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
+    return np.asarray(np.clip(mean, m - v / b, m + v / b))
 
 
 def chance_below(load_hat: Floats, mean: Floats, variance: Floats, scale: Floats) -> Floats:
@@ -203,9 +203,9 @@ BLOCK_SIZES = 12  # half-widths that the noise of a block may have, in an estima
 def block_chances(sizes: int = BLOCK_SIZES) -> Floats:
     """Probabilities of so many half-widths of a block's noise before any release, see below."""
     normal = np.linspace(-3.5, 3.5, sizes)
-    found = np.exp(-(normal**2) / 2) / np.exp(-(normal**2) / 2).sum()
-    found.flags.writeable = False
-    return np.asarray(found)
+    chances = np.exp(-(normal**2) / 2) / np.exp(-(normal**2) / 2).sum()
+    chances.flags.writeable = False
+    return np.asarray(chances)
 
 
 @lru_cache(maxsize=256)
@@ -228,9 +228,9 @@ def block_halves(steps: int, sizes: int = BLOCK_SIZES) -> Floats:
     """
     from scipy.special import gammaincinv, ndtr
 
-    found = np.asarray(gammaincinv(steps + 1, ndtr(np.linspace(-3.5, 3.5, sizes))))
-    found.flags.writeable = False
-    return found
+    halves = np.asarray(gammaincinv(steps + 1, ndtr(np.linspace(-3.5, 3.5, sizes))))
+    halves.flags.writeable = False
+    return halves
 
 
 # ---- public knowledge, release by release
@@ -343,8 +343,8 @@ class PublicKnowledge:
         return hash(self._value())
 
     def _value(self) -> tuple[Any, ...]:
-        own = (self.ends, self.block, self.sizes.tobytes())
-        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape, own)
+        block_state = (self.ends, self.block, self.sizes.tobytes())
+        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape, block_state)
 
     @classmethod
     def start(
@@ -362,21 +362,21 @@ class PublicKnowledge:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
-    def with_blocks(self, lengths: Sequence[int], begun: int = 0) -> PublicKnowledge:
+    def with_blocks(self, lengths: Sequence[int], steps_before: int = 0) -> PublicKnowledge:
         """The knowledge before the first release, where noise lasts blocks of these steps.
 
         Args:
             lengths: Steps of each block; empty where noise is independent.
-            begun: Steps of the first block that lie before step 1.
+            steps_before: Steps of the first block that lie before step 1.
 
         >>> from hushgrid import Consumption, OccupancyModel, Uniform
         >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
         >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
-        >>> now = PublicKnowledge.start([theta], f).with_blocks((96, 96), begun=90)
+        >>> now = PublicKnowledge.start([theta], f).with_blocks((96, 96), steps_before=90)
         >>> now.ends, now.length, now.moved(6).length
         ((-90, 6, 102), 96, 96)
         """
-        ends = tuple(accumulate(lengths, initial=-begun)) if lengths else ()
+        ends = tuple(accumulate(lengths, initial=-steps_before)) if lengths else ()
         return replace(self, ends=ends, block=0).with_sizes(BLOCK_SIZES)
 
     def with_sizes(self, count: int) -> PublicKnowledge:
@@ -410,12 +410,12 @@ class PublicKnowledge:
             [arrays[f"law {m} {block}"] for block in range(len(belief.laws))]
             for m, belief in enumerate(self.moments.beliefs(1))
         ]
-        starts = [Belief(t, tuple(own)) for own in laws]
+        starts = [Belief(t, tuple(law)) for law in laws]
         moments = _Moments(self.models, self.consumption, self.clamp, starts)
-        found = replace(self, weights=arrays["weights"], t=t, moments=moments)
+        knowledge = replace(self, weights=arrays["weights"], t=t, moments=moments)
         if not self.ends:
-            return found
-        return replace(found, block=int(arrays["block"]), sizes=arrays["sizes"])
+            return knowledge
+        return replace(knowledge, block=int(arrays["block"]), sizes=arrays["sizes"])
 
     def restarted(self, prior: FactorPrior) -> PublicKnowledge:
         """The knowledge before the first release, with another prior; cached moments are kept."""
@@ -455,12 +455,12 @@ class PublicKnowledge:
 
     def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
         """The law of the load of step t in two parts: below the clamp, and above it."""
-        whole = self.predicted(rates)
+        mixture = self.predicted(rates)
         if not self.clamp:
-            none = np.zeros_like(whole.mean)
-            return ReleaseParts(self.weights, whole.mean, whole.variance, none, none, none)
+            none = np.zeros_like(mixture.mean)
+            return ReleaseParts(self.weights, mixture.mean, mixture.variance, none, none, none)
         mean, variance, cut, above = self.moments.below(self.t, self._factors(rates))
-        joint = (whole.variance - variance - above) / 2
+        joint = (mixture.variance - variance - above) / 2
         return ReleaseParts(self.weights, mean, np.maximum(variance, 1e-9), cut, above, joint)
 
     def learn(
@@ -484,7 +484,7 @@ class PublicKnowledge:
             law, cut = LoadMixture(parts.weights, parts.mean, parts.variance), parts.cut
         now, sizes, below = self, self.sizes, np.full_like(law.mean, float(load_hat))
         if self.ends and scale > 0:
-            now = self.begun()
+            now = self.at_block()
             logs, below, sizes = _within_block(now, law, load_hat, scale)
         else:
             logs = self.shape.evidence(load_hat, law.mean, law.variance, scale or NO_NOISE)
@@ -518,9 +518,9 @@ class PublicKnowledge:
         if not self.ends:
             return None
         count = self.sizes.shape[-1]
-        return scale * block_halves(self.length, count), self.begun().sizes.reshape(-1, count)
+        return scale * block_halves(self.length, count), self.at_block().sizes.reshape(-1, count)
 
-    def begun(self) -> PublicKnowledge:
+    def at_block(self) -> PublicKnowledge:
         """The knowledge with what is known of the block of step t: of a new one, its law."""
         if not self.ends or self.block == (last := self.ends[bisect_left(self.ends, self.t)]):
             return self
@@ -598,7 +598,7 @@ def intervals(laws: Sequence[LoadMixture], level: float) -> list[LoadInterval]:
     if not laws:
         return []
     w, m, v = (
-        np.array([getattr(one, name).ravel() for one in laws])
+        np.array([getattr(law, name).ravel() for law in laws])
         for name in ("weights", "mean", "variance")
     )
     w = np.where(w > 1e-9, w, 0.0)
@@ -612,9 +612,9 @@ def _quantiles(p: float, w: Floats, m: Floats, s: Floats) -> Floats:
     """The p-quantile of each row's mixture, by Newton's steps within a bracket."""
     from scipy.special import ndtr, ndtri
 
-    used = w > 0
-    low = np.where(used, m - 12 * s, np.inf).min(axis=1)
-    high = np.where(used, m + 12 * s, -np.inf).max(axis=1)
+    positive = w > 0
+    low = np.where(positive, m - 12 * s, np.inf).min(axis=1)
+    high = np.where(positive, m + 12 * s, -np.inf).max(axis=1)
     mean = np.vecdot(w, m)
     spread = np.sqrt(np.vecdot(w, s**2 + (m - mean[:, None]) ** 2))
     z, going = np.clip(mean + ndtri(p) * spread, low, high), np.ones(len(w), bool)
@@ -671,12 +671,12 @@ class _Moments(Value):
             if self._consumption.reacts or len(self._below) >= _KEPT_STEPS:
                 self._below.clear()  # where demand reacts, factors hardly ever come again
             parts = self._parts(t, factors)
-            kept, cut = [], []
+            below, cut = [], []
             for belief, model in self._at(t):
                 f = self._consumption
-                kept.append(sum_moments(belief, model, f, parts[..., 0], parts[..., 1]))
+                below.append(sum_moments(belief, model, f, parts[..., 0], parts[..., 1]))
                 cut.append(sum_moments(belief, model, f, parts[..., 2], parts[..., 3]))
-            columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
+            columns = [*zip(*below, strict=True), *zip(*cut, strict=True)]
             mean, variance, missed, above = map(np.array, columns)
             if any(clamp_ends(at)[0] for at in self._clamp):
                 # readings hold their export limits: their factor is none of what is cut
@@ -735,17 +735,17 @@ def _within_block(
     sizes = now.sizes.copy()
     count = sizes.shape[-1]
     halves, flat = scale * block_halves(now.length, count), sizes.reshape(-1, count)
-    found = within_block(float(load_hat), law.mean.ravel(), law.variance.ravel(), halves, flat)
-    return found[:, 2].reshape(law.mean.shape), found[:, 0].reshape(law.mean.shape), sizes
+    moments = within_block(float(load_hat), law.mean.ravel(), law.variance.ravel(), halves, flat)
+    return moments[:, 2].reshape(law.mean.shape), moments[:, 0].reshape(law.mean.shape), sizes
 
 
 @lru_cache(maxsize=8)
 def _factor_law(prior: FactorPrior) -> Floats:
     """The prior law of the factor: 1, or log-normal about 1."""
     shape = np.exp(-(np.log(_GRID) ** 2) / (2 * prior.spread**2))
-    found = np.concatenate([[1 - prior.share], prior.share * shape / shape.sum()])
-    found.flags.writeable = False
-    return found
+    weights = np.concatenate([[1 - prior.share], prior.share * shape / shape.sum()])
+    weights.flags.writeable = False
+    return weights
 
 
 def _next_factor(weights: Floats, prior: FactorPrior) -> Floats:
@@ -759,6 +759,6 @@ def _next_factor(weights: Floats, prior: FactorPrior) -> Floats:
     drifted[:, :-1] += move * slab[:, 1:]
     drifted[:, 0] += move * slab[:, 0]
     drifted[:, -1] += move * slab[:, -1]
-    kept = np.concatenate([weights[:, :1], drifted], axis=1)
+    after_drift = np.concatenate([weights[:, :1], drifted], axis=1)
     redrawn = weights.sum(axis=1, keepdims=True) * _factor_law(prior)
-    return np.asarray((1 - prior.hazard) * kept + prior.hazard * redrawn)
+    return np.asarray((1 - prior.hazard) * after_drift + prior.hazard * redrawn)

@@ -96,7 +96,7 @@ class SeenLoads(NamedTuple):
         place: (T,): time of day as a share of the local day, from 0 to below 1.
         weekend: (T,): whether the day has the profile of weekends.
         noise: Law of the noise, "laplace" or "gaussian".
-        known: (T, c): public covariates, about 0 and of size about 1; None without any.
+        covariates: (T, c): public covariates, about 0 and of size about 1; None without any.
         length: (T,): steps of the block with the noise of each step, 0 where its noise is
             independent; None: all of them are.
         begins: (T,): whether it is the first release of its block; None where `length` is.
@@ -108,7 +108,7 @@ class SeenLoads(NamedTuple):
     place: Floats
     weekend: Bools
     noise: str = "laplace"
-    known: Floats | None = None
+    covariates: Floats | None = None
     length: Ints | None = None
     begins: Bools | None = None
 
@@ -186,17 +186,19 @@ class LoadFilter:
             raise ModelError(f"hours is {hours}; give the length of a step in hours, above 0.")
         if not spreads:
             raise ModelError("spreads is empty; give one or more.")
-        each = tuple(spreads)
-        covariance = _motion(each, hours, covariates).stationary.copy()
+        bank_spreads = tuple(spreads)
+        covariance = _motion(bank_spreads, hours, covariates).stationary.copy()
         mean = np.zeros(covariance.shape[:2])
-        chances = np.tile(block_chances(sizes), (len(each), 1))
-        return cls(float(hours), each, _prior(each), mean, covariance, covariates, chances)
+        chances = np.tile(block_chances(sizes), (len(bank_spreads), 1))
+        return cls(
+            float(hours), bank_spreads, _prior(bank_spreads), mean, covariance, covariates, chances
+        )
 
-    def follow(self, seen: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
+    def follow(self, loads: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
         """Learn from the next steps.
 
         Args:
-            seen: Their releases.
+            loads: Their releases.
 
         Returns:
             What was known of each load, and the filter after the last step.
@@ -205,22 +207,22 @@ class LoadFilter:
             ModelError: If a base is not above 0.
             NoiseError: If the law of the noise is unknown, or a scale is negative or infinite.
         """
-        each, after = self._moved(seen)
+        bank_steps, after = self._moved(loads)
         if len(self.spreads) == 1:
-            return FilteredLoads(*each[:, 0, :4].T), after
-        found, weights = np.empty((4, len(each))), self.weights
-        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(each, 1, 2)):
+            return FilteredLoads(*bank_steps[:, 0, :4].T), after
+        moments, weights = np.empty((4, len(bank_steps))), self.weights
+        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(bank_steps, 1, 2)):
             weights = (1 - _STIR) * weights + _STIR * _prior(self.spreads)
-            found[0, t], found[1, t] = _moments(weights, m0, v0)
+            moments[0, t], moments[1, t] = _moments(weights, m0, v0)
             weights = posterior_weights(weights, log)
-            found[2, t], found[3, t] = _moments(weights, m1, v1)
-        return FilteredLoads(*found), replace(after, weights=weights)
+            moments[2, t], moments[3, t] = _moments(weights, m1, v1)
+        return FilteredLoads(*moments), replace(after, weights=weights)
 
-    def step(self, seen: SeenLoads) -> tuple[BankStep, LoadFilter]:
+    def step(self, load: SeenLoads) -> tuple[BankStep, LoadFilter]:
         """Learn from one step, with what every filter of the bank knew.
 
         Args:
-            seen: Its release, arrays of length 1.
+            load: Its release, arrays of length 1.
 
         Returns:
             What each filter knew of the load, and the bank after the step.
@@ -229,47 +231,49 @@ class LoadFilter:
             ModelError: If the base is not above 0.
             NoiseError: If the law of the noise is unknown, or the scale is negative or infinite.
         """
-        each, after = self._moved(seen)
+        bank_steps, after = self._moved(load)
         weights = (1 - _STIR) * self.weights + _STIR * _prior(self.spreads)
-        found = BankStep(weights, *each[0].T)
-        return found, replace(after, weights=posterior_weights(found.weights, found.log))
+        bank_step = BankStep(weights, *bank_steps[0].T)
+        return bank_step, replace(
+            after, weights=posterior_weights(bank_step.weights, bank_step.log)
+        )
 
-    def _moved(self, seen: SeenLoads) -> tuple[Floats, LoadFilter]:
+    def _moved(self, loads: SeenLoads) -> tuple[Floats, LoadFilter]:
         """What each filter knew at each step, (T, filters, 5), and the bank but for its weights."""
         from hushgrid._kernels.load_filter import follow
 
-        if seen.noise not in ("laplace", "gaussian"):
-            raise NoiseError(f"noise is {seen.noise!r}; give laplace or gaussian.")
-        scale, base = np.asarray(seen.scale, np.float64), np.asarray(seen.base, np.float64)
+        if loads.noise not in ("laplace", "gaussian"):
+            raise NoiseError(f"noise is {loads.noise!r}; give laplace or gaussian.")
+        scale, base = np.asarray(loads.scale, np.float64), np.asarray(loads.base, np.float64)
         if not (np.isfinite(base).all() and (base > 0).all()):
             raise ModelError("a base is not above 0; give the expected load [Wh] of every step.")
         silent = np.isnan(scale)
         if not (silent | ((scale >= 0) & np.isfinite(scale))).all():
             raise NoiseError("a scale is negative or infinite; give 0 or more, NaN for no release.")
-        known = np.zeros((len(base), self.covariates))
-        if seen.known is not None:
-            known = np.nan_to_num(np.asarray(seen.known, np.float64))
-        if known.shape != (len(base), self.covariates):
+        covariates = np.zeros((len(base), self.covariates))
+        if loads.covariates is not None:
+            covariates = np.nan_to_num(np.asarray(loads.covariates, np.float64))
+        if covariates.shape != (len(base), self.covariates):
             raise ModelError(
-                f"covariates have shape {known.shape}; give {self.covariates} numbers a step."
+                f"covariates have shape {covariates.shape}; give {self.covariates} numbers a step."
             )
         mean, covariance = self.mean.copy(), self.covariance.copy()
         count, halves = self.sizes.shape[1], np.full((len(base), 1), -1.0)
         sizes = np.vstack([self.sizes, block_chances(count)])
-        begins = np.zeros(len(base), bool) if seen.begins is None else seen.begins
-        if seen.length is not None and seen.length.any():
+        begins = np.zeros(len(base), bool) if loads.begins is None else loads.begins
+        if loads.length is not None and loads.length.any():
             each_grid = [
-                b * block_halves(n, count) for b, n in zip(scale, seen.length, strict=True)
+                b * block_halves(n, count) for b, n in zip(scale, loads.length, strict=True)
             ]
-            halves = np.where(seen.length[:, None] > 0, each_grid, -1.0)
-        each = follow(
-            np.where(silent, 0.0, np.asarray(seen.load_hat, np.float64)),
+            halves = np.where(loads.length[:, None] > 0, each_grid, -1.0)
+        bank_steps = follow(
+            np.where(silent, 0.0, np.asarray(loads.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),
-            seen.noise == "gaussian",
+            loads.noise == "gaussian",
             base,
-            np.asarray(seen.place, np.float64),
-            np.asarray(seen.weekend, np.float64),
-            known,
+            np.asarray(loads.place, np.float64),
+            np.asarray(loads.weekend, np.float64),
+            covariates,
             *_motion(self.spreads, self.hours, self.covariates)[1:],
             mean,
             covariance,
@@ -277,7 +281,7 @@ class LoadFilter:
             begins,
             sizes,
         )
-        return each, replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1])
+        return bank_steps, replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1])
 
     def ahead(self, base: Floats, place: Floats, weekend: Bools) -> tuple[Floats, Floats]:
         """The loads of the next steps, with nothing published in between.
@@ -291,8 +295,8 @@ class LoadFilter:
             (T,) means [Wh] and (T,) variances [Wh^2].
         """
         none = np.full(len(base), np.nan)
-        found, _ = self.follow(SeenLoads(none, none, base, place, weekend))
-        return found.forecast, found.forecast_variance
+        filtered, _ = self.follow(SeenLoads(none, none, base, place, weekend))
+        return filtered.forecast, filtered.forecast_variance
 
 
 class BankStep(NamedTuple):
@@ -326,17 +330,17 @@ class _Motion(NamedTuple):
 def _motion(spreads: tuple[Spreads, ...], hours: float, covariates: int) -> _Motion:
     """What a step leaves of the states and adds to them."""
     lasting, first = np.repeat(_HOURS, (1, 1, 1, covariates + 2 * KNOTS)), 3 + covariates
-    longer = np.array([[1.0, one.lasts, 1.0, one.lasts] for one in spreads])
+    longer = np.array([[1.0, spread.lasts, 1.0, spread.lasts] for spread in spreads])
     longer = np.repeat(longer, (1, 1, 1, covariates + 2 * KNOTS), axis=1)
     decay = np.exp(-hours / (lasting * longer))
-    apart = np.subtract.outer(np.arange(KNOTS), np.arange(KNOTS)) * 24 / KNOTS
-    bend = (np.sin(np.pi * apart / 24) / (2 * np.pi / 24 * _SMOOTH)) ** 2
+    hours_apart = np.subtract.outer(np.arange(KNOTS), np.arange(KNOTS)) * 24 / KNOTS
+    bend = (np.sin(np.pi * hours_apart / 24) / (2 * np.pi / 24 * _SMOOTH)) ** 2
     kernel = np.exp(-2 * bend)
     stationary = np.zeros((*decay.shape, decay.shape[1]))
-    for one, spread in zip(stationary, spreads, strict=True):
-        one[range(first), range(first)] = np.square([*spread[:3], *[_COVARIATE] * covariates])
-        one[first : first + KNOTS, first : first + KNOTS] = spread.profile**2 * kernel
-        one[first + KNOTS :, first + KNOTS :] = spread.weekend**2 * kernel
+    for block, spread in zip(stationary, spreads, strict=True):
+        block[range(first), range(first)] = np.square([*spread[:3], *[_COVARIATE] * covariates])
+        block[first : first + KNOTS, first : first + KNOTS] = spread.profile**2 * kernel
+        block[first + KNOTS :, first + KNOTS :] = spread.weekend**2 * kernel
     growth = stationary * (1 - decay[:, :, None] * decay[:, None, :])
     white = np.array([spread.white for spread in spreads])
     return _Motion(stationary, decay, growth, white)
@@ -379,10 +383,10 @@ def drawn_loads(
 @lru_cache(maxsize=8)
 def _prior(spreads: tuple[Spreads, ...]) -> Floats:
     """Weights before any release: a narrow filter is more probable, for noise moves a wide one."""
-    found = np.array([(one.level * one.profile) ** -2.0 for one in spreads])
-    found /= found.sum()
-    found.flags.writeable = False
-    return found
+    weights = np.array([(spread.level * spread.profile) ** -2.0 for spread in spreads])
+    weights /= weights.sum()
+    weights.flags.writeable = False
+    return weights
 
 
 @lru_cache(maxsize=8)
@@ -393,8 +397,8 @@ def _roughness(spreads: tuple[Spreads, ...]) -> Floats:
 
 def _moments(weights: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
     """Mean and variance of a mixture."""
-    whole = float(weights @ mean)
-    return whole, float(weights @ (variance + (mean - whole) ** 2))
+    overall = float(weights @ mean)
+    return overall, float(weights @ (variance + (mean - overall) ** 2))
 
 
 def _ends(mean: Floats, variance: Floats, level: float) -> tuple[Floats, Floats]:
@@ -489,7 +493,7 @@ class FollowedKnowledge:
         usual: The base where no model is used [Wh], of an average step where the consumption has
             a load shape; 0: the model's forecast.
         covariates: The public covariates.
-        known: Their values at the next step; None for a missing one.
+        values: Their values at the next step; None for a missing one.
         widths: Probability of each of some factors by which intervals are wider than the laws say,
             from how far releases were from what was foreseen.
         noise_sizes: (G,): probability of each half-width that the noise of the block of steps may
@@ -502,7 +506,7 @@ class FollowedKnowledge:
     days: DayClock
     usual: float = 0.0
     covariates: tuple[Covariate, ...] = ()
-    known: tuple[float | None, ...] = ()
+    values: tuple[float | None, ...] = ()
     widths: Floats = field(default_factory=lambda: _WIDTH_LAW)
     noise_sizes: Floats = field(default_factory=lambda: block_chances(FINE_SIZES))
 
@@ -516,9 +520,9 @@ class FollowedKnowledge:
         bank = self.bank
         arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes]
         arrays += [self.widths, self.noise_sizes]
-        own = (bank.hours, bank.spreads, self.share, self.days, self.usual)
+        terms = (bank.hours, bank.spreads, self.share, self.days, self.usual)
         bits = tuple(x.tobytes() for x in arrays)
-        return (self.model, bits, own, self.covariates, self.known)
+        return (self.model, bits, terms, self.covariates, self.values)
 
     @classmethod
     def start(
@@ -569,7 +573,7 @@ class FollowedKnowledge:
         Returns:
             The knowledge, with the filters after them and the last share of the model.
         """
-        recent = [one for one in earlier if one.t > self.oldest]
+        recent = [release for release in earlier if release.t > self.oldest]
         if not recent:
             return self
         first = recent[0].t
@@ -579,25 +583,33 @@ class FollowedKnowledge:
             np.full(len(steps), np.nan),
             np.ones(len(steps)),
         )
-        known, block = np.zeros((len(steps), len(self.covariates))), None
+        standard, block = np.zeros((len(steps), len(self.covariates))), None
         length, begins = np.zeros(len(steps), np.int64), np.zeros(len(steps), bool)
-        for one in recent:
-            at, before, own = one.t - first, block, one.block or {"length": 0, "first": one.t}
-            length[at], block = own["length"], own["first"]
+        for release in recent:
+            at, before, release_block = (
+                release.t - first,
+                block,
+                release.block or {"length": 0, "first": release.t},
+            )
+            length[at], block = release_block["length"], release_block["first"]
             begins[at] = block != before
-            load_hat[at], scale[at], base[at] = one.load_hat, one.scale, max(one.base, 1.0)
-            known[at] = self.knowing(one.covariates)._standard
+            load_hat[at], scale[at], base[at] = (
+                release.load_hat,
+                release.scale,
+                max(release.base, 1.0),
+            )
+            standard[at] = self.knowing(release.covariates)._standard
         place, weekend = (np.array(x) for x in zip(*map(self.days.at, steps.tolist()), strict=True))
-        noise = (self._noise, known, length, begins)
-        seen = SeenLoads(load_hat, scale, base, place, weekend, *noise)
+        noise = (self._noise, standard, length, begins)
+        loads = SeenLoads(load_hat, scale, base, place, weekend, *noise)
         share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
         last = self.knowing(recent[-1].covariates)
-        found, bank = self.bank.follow(seen)
-        for one in recent:
-            at = one.t - first
-            law = (found.forecast[at], found.forecast_variance[at])
+        filtered, bank = self.bank.follow(loads)
+        for release in recent:
+            at = release.t - first
+            law = (filtered.forecast[at], filtered.forecast_variance[at])
             within = (int(length[at]), bool(begins[at]))
-            last = last._widened(one.load_hat, one.scale, *law, *within)
+            last = last._widened(release.load_hat, release.scale, *law, *within)
         return replace(last, bank=bank, share=share)
 
     @property
@@ -606,13 +618,16 @@ class FollowedKnowledge:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What steps and releases have changed, by name; bit for bit."""
-        bank, own = self.bank, (self.share, *(math.nan if x is None else x for x in self.known))
-        found = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
+        bank, figures = (
+            self.bank,
+            (self.share, *(math.nan if x is None else x for x in self.values)),
+        )
+        arrays = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
         if self.model.ends:
-            found["bank sizes"] = bank.sizes
-            found["noise sizes"] = self.noise_sizes
-        found["widths"] = self.widths
-        return {**self.model.to_arrays(), **found, "followed": np.array(own)}
+            arrays["bank sizes"] = bank.sizes
+            arrays["noise sizes"] = self.noise_sizes
+        arrays["widths"] = self.widths
+        return {**self.model.to_arrays(), **arrays, "followed": np.array(figures)}
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FollowedKnowledge:
         """The knowledge of the same terms with what `to_arrays` had.
@@ -621,32 +636,42 @@ class FollowedKnowledge:
             ValueError: The arrays are of other terms, or one is missing.
         """
         names = (*_FOLLOWED, "bank sizes", "noise sizes")
-        own = {name: one for name, one in self.to_arrays().items() if name in names}
-        if any(name not in arrays or arrays[name].shape != own[name].shape for name in own):
+        own_arrays = {name: array for name, array in self.to_arrays().items() if name in names}
+        if any(
+            name not in arrays or arrays[name].shape != own_arrays[name].shape
+            for name in own_arrays
+        ):
             raise ValueError("arrays of other terms")
-        weights, mean, covariance, widths, rest = (arrays[name] for name in _FOLLOWED)
+        weights, mean, covariance, widths, figures = (arrays[name] for name in _FOLLOWED)
         sizes = arrays.get("bank sizes", self.bank.sizes)
         bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance, sizes=sizes)
-        share, *known = map(float, rest)
-        model, held = self.model.from_arrays(arrays), (None if math.isnan(x) else x for x in known)
-        found = replace(self, model=model, bank=bank, share=share, known=tuple(held))
+        share, *covariate_values = map(float, figures)
+        model, values = (
+            self.model.from_arrays(arrays),
+            (None if math.isnan(x) else x for x in covariate_values),
+        )
+        knowledge = replace(self, model=model, bank=bank, share=share, values=tuple(values))
         return replace(
-            found, widths=widths, noise_sizes=arrays.get("noise sizes", self.noise_sizes)
+            knowledge, widths=widths, noise_sizes=arrays.get("noise sizes", self.noise_sizes)
         )
 
     def knowing(self, values: Values) -> FollowedKnowledge:
         """The knowledge with the values of the public covariates at the next step."""
-        return replace(self, known=tuple(values.get(one.name) for one in self.covariates))
+        return replace(
+            self, values=tuple(values.get(covariate.name) for covariate in self.covariates)
+        )
 
     @property
-    def stated(self) -> Values | None:
+    def named_values(self) -> Values | None:
         """The values of the public covariates by name; None where there are no covariates."""
-        names = [one.name for one in self.covariates]
-        return dict(zip(names, self.known, strict=True)) if names else None
+        names = [covariate.name for covariate in self.covariates]
+        return dict(zip(names, self.values, strict=True)) if names else None
 
     @property
     def _standard(self) -> list[float]:
-        return [one.standard(x) for one, x in zip(self.covariates, self.known, strict=True)]
+        return [
+            covariate.standard(x) for covariate, x in zip(self.covariates, self.values, strict=True)
+        ]
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
@@ -679,11 +704,11 @@ class FollowedKnowledge:
             sizes = after[-1]
         else:
             logs = self.shape.evidence(load_hat, m, v, b)
-        each = logs[:-1].reshape(len(_WIDTHS), -1)
-        top = each.max(axis=1)
-        logs = top + np.log(np.exp(each - top[:, None]) @ _TAIL_SHARES)
-        kept = self.widths ** (1 - _FORGOTTEN) * _WIDTH_LAW**_FORGOTTEN
-        return replace(self, widths=posterior_weights(kept, logs), noise_sizes=sizes)
+        log_rows = logs[:-1].reshape(len(_WIDTHS), -1)
+        top = log_rows.max(axis=1)
+        logs = top + np.log(np.exp(log_rows - top[:, None]) @ _TAIL_SHARES)
+        faded = self.widths ** (1 - _FORGOTTEN) * _WIDTH_LAW**_FORGOTTEN
+        return replace(self, widths=posterior_weights(faded, logs), noise_sizes=sizes)
 
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
         """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
@@ -695,15 +720,15 @@ class FollowedKnowledge:
     def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
         """The law of the load of step t in two parts: below the clamp, and above it."""
         law = None if self.usual else self.model.parts(rates)
-        seen = self._seen(law, rates)
-        found, _ = self.bank.step(seen)
-        m, v = found.forecast, found.forecast_variance
-        own = (found.weights, m, v, *self._cut_law(m, v, law, float(seen.base[0])))
+        load = self._next_load(law, rates)
+        bank_step, _ = self.bank.step(load)
+        m, v = bank_step.forecast, bank_step.forecast_variance
+        bank_parts = (bank_step.weights, m, v, *self._cut_law(m, v, law, float(load.base[0])))
         if law is None:
-            return ReleaseParts(*own)
+            return ReleaseParts(*bank_parts)
         share = _stirred_share(self.share)
-        joined = [np.concatenate([a.ravel(), b]) for a, b in zip(law, own, strict=True)]
-        joined[0] = np.concatenate([share * law.weights.ravel(), (1 - share) * found.weights])
+        joined = [np.concatenate([a.ravel(), b]) for a, b in zip(law, bank_parts, strict=True)]
+        joined[0] = np.concatenate([share * law.weights.ravel(), (1 - share) * bank_step.weights])
         return ReleaseParts(*joined)
 
     def learn(
@@ -711,19 +736,19 @@ class FollowedKnowledge:
     ) -> tuple[float, FollowedKnowledge]:
         """E[Z given this release and all before it] [Wh], and the knowledge after it."""
         law = None if self.usual else self.model.parts(rates)
-        found, bank = self.bank.step(self._seen(law, rates, load_hat, scale))
-        log = _log_mean(found.weights, found.log)
-        cut, *_ = self._above(found.estimate, law)
-        estimate = float(bank.weights @ (found.estimate + cut))
+        bank_step, bank = self.bank.step(self._next_load(law, rates, load_hat, scale))
+        log = _log_mean(bank_step.weights, bank_step.log)
+        cut, *_ = self._above(bank_step.estimate, law)
+        estimate = float(bank.weights @ (bank_step.estimate + cut))
         share = 0.0 if law is None else _stirred_share(self.share)
-        each = [((1 - share) * found.weights, found.forecast, found.forecast_variance)]
+        laws = [((1 - share) * bank_step.weights, bank_step.forecast, bank_step.forecast_variance)]
         if law is not None:
-            each.append((share * law.weights.ravel(), law.mean.ravel(), law.variance.ravel()))
-        foreseen = _moments(*(np.concatenate(x) for x in zip(*each, strict=True)))
-        block = (self.model.length, self.model.begun() is not self.model)
+            laws.append((share * law.weights.ravel(), law.mean.ravel(), law.variance.ravel()))
+        foreseen = _moments(*(np.concatenate(x) for x in zip(*laws, strict=True)))
+        block = (self.model.length, self.model.at_block() is not self.model)
         now = self._widened(load_hat, scale, *foreseen, *block)
         if law is None:
-            return estimate, replace(now, model=self.model.begun().moved(1), bank=bank)
+            return estimate, replace(now, model=self.model.at_block().moved(1), bank=bank)
         by_model, evidence, model = self.model.weighed(load_hat, scale, rates, law)
         share = float(posterior_weights(np.array([share, 1 - share]), np.array([evidence, log]))[0])
         estimate = share * by_model + (1 - share) * estimate
@@ -739,8 +764,8 @@ class FollowedKnowledge:
         """The knowledge after steps without a release."""
         if steps < 1:
             return self
-        none, one = np.full(steps, np.nan), np.ones(steps)
-        silent = SeenLoads(none, none, one, 0 * one, np.zeros(steps, bool))
+        none, base = np.full(steps, np.nan), np.ones(steps)
+        silent = SeenLoads(none, none, base, 0 * base, np.zeros(steps, bool))
         model = self.model.moved(steps) if self.usual else self.model.passed(steps)
         return replace(self, model=model, bank=self.bank.follow(silent)[1])
 
@@ -755,7 +780,7 @@ class FollowedKnowledge:
             now = now.passed()
         return intervals(laws, level)
 
-    def _seen(
+    def _next_load(
         self,
         law: ReleaseParts | None,
         rates: Sequence[float],
@@ -765,22 +790,24 @@ class FollowedKnowledge:
         """The next step for the bank, relative to what a release shows with nothing learnt."""
         place, weekend = self.days.at(self.t)
         numbers = (load_hat, scale, self._base(law, rates), place)
-        seen, b, base, at = (np.array([one], np.float64) for one in numbers)
-        known, length, begins = np.array([self._standard]), None, None
+        load, b, base, at = (np.array([number], np.float64) for number in numbers)
+        covariates, length, begins = np.array([self._standard]), None, None
         if self.model.ends and not math.isnan(scale):
             length = np.array([self.model.length])
-            begins = np.array([self.model.begun() is not self.model])
-        return SeenLoads(seen, b, base, at, np.array([weekend]), self._noise, known, length, begins)
+            begins = np.array([self.model.at_block() is not self.model])
+        return SeenLoads(
+            load, b, base, at, np.array([weekend]), self._noise, covariates, length, begins
+        )
 
     def half_widths(self, scale: float) -> tuple[Floats, Floats] | None:
         """As that of the model, with the laws of the filters after the model's."""
         by_model = self.model.half_widths(scale)
         if by_model is None:
             return None
-        own = self.bank.sizes
-        if self.model.begun() is not self.model:
-            own = np.tile(block_chances(own.shape[1]), (len(own), 1))
-        return by_model[0], own if self.usual else np.concatenate([by_model[1], own])
+        bank_sizes = self.bank.sizes
+        if self.model.at_block() is not self.model:
+            bank_sizes = np.tile(block_chances(bank_sizes.shape[1]), (len(bank_sizes), 1))
+        return by_model[0], bank_sizes if self.usual else np.concatenate([by_model[1], bank_sizes])
 
     def base(self, rates: Sequence[float] = ()) -> float:
         """What the public expects of the release of step t with nothing learnt [Wh], above 0."""
@@ -817,18 +844,24 @@ class FollowedKnowledge:
         Returns:
             (n,) each [Wh, Wh^2, Wh^2].
         """
-        cut, slope, spread, own, joint, over = self._above(below, law)
-        gain, wrong = joint / np.maximum(own, 1e-9), _ABOVE
+        cut, slope, spread, random_variance, joint, over = self._above(below, law)
+        gain, wrong = joint / np.maximum(random_variance, 1e-9), _ABOVE
         if law is None:
             rough = (base * _roughness(self.bank.spreads)) ** 2
-            volatile = np.maximum(np.minimum(rough, variance) / np.maximum(own, 1e-9), 1.0)
-            spread, own, joint = volatile * spread, volatile * own, volatile * joint
+            volatile = np.maximum(
+                np.minimum(rough, variance) / np.maximum(random_variance, 1e-9), 1.0
+            )
+            spread, random_variance, joint = (
+                volatile * spread,
+                volatile * random_variance,
+                volatile * joint,
+            )
             wrong = PUT_BACK
-        theirs = np.minimum(variance, own)
-        common = variance - theirs
-        left = np.maximum(spread - gain * joint, 0.0) + (wrong * over) ** 2
-        whole = left + gain**2 * theirs + slope**2 * common
-        return cut, whole, gain * theirs + slope * common
+        random_part = np.minimum(variance, random_variance)
+        common = variance - random_part
+        residual = np.maximum(spread - gain * joint, 0.0) + (wrong * over) ** 2
+        all_variance = residual + gain**2 * random_part + slope**2 * common
+        return cut, all_variance, gain * random_part + slope * common
 
     def _above(self, below: Floats, law: ReleaseParts | None) -> Floats:
         """The energy above the clamp where the load below has some means.
@@ -847,17 +880,17 @@ class FollowedKnowledge:
             mean, *curves = _usual_curves(self.model.consumption, self.model.clamp, self.usual)
             return np.array([np.interp(below, mean, curve) for curve in curves])
         columns = (law.mean, law.cut, law.cut_variance, law.variance, law.joint)
-        each = [x[:, 1:].mean(axis=0) for x in columns]
-        over = np.gradient(each[1], FACTOR_STEP)
+        means = [x[:, 1:].mean(axis=0) for x in columns]
+        over = np.gradient(means[1], FACTOR_STEP)
         # no load, nothing above, and all that lower ends add
         low = self.model.least
         firsts = (low, -low, 0.0, 0.0, 0.0, 0.0)
-        mean, cut, *rest = (
-            np.concatenate([[x], each]) for x, each in zip(firsts, (*each, over), strict=True)
+        mean, cut, *curves = (
+            np.concatenate([[x], row]) for x, row in zip(firsts, (*means, over), strict=True)
         )
         if low:  # where small loads are all at their lower ends
             mean = np.maximum.accumulate(mean) + 1e-6 * np.arange(len(mean))
-        return np.array([np.interp(below, mean, x) for x in (cut, np.gradient(cut, mean), *rest)])
+        return np.array([np.interp(below, mean, x) for x in (cut, np.gradient(cut, mean), *curves)])
 
 
 SPREAD = 0.95  # of the logarithm of readings of many homes about their mean
@@ -886,7 +919,7 @@ def usual_parts(clamp: Clamp, class_of: Int32s, usual: float, levels: Floats) ->
     """
     from scipy.special import ndtr
 
-    found, m = np.zeros((6, len(levels))), levels * usual / len(class_of)
+    parts, m = np.zeros((6, len(levels))), levels * usual / len(class_of)
     counts = np.bincount(class_of, minlength=len(clamp)).tolist()
     for (_, at), count in zip(map(clamp_ends, clamp), counts, strict=True):
         d = np.log(m / at) / SPREAD
@@ -899,9 +932,9 @@ def usual_parts(clamp: Clamp, class_of: Int32s, usual: float, levels: Floats) ->
         above_variance = squares - 2 * at * readings + at**2 * beyond - above**2
         below_variance = m**2 * math.exp(SPREAD**2) - squares + at**2 * beyond - below**2
         joint = at * above - below * above
-        each = (below, above, above_variance, below_variance, joint, readings)
-        found += count * np.maximum(each, 0.0)
-    return found
+        moments = (below, above, above_variance, below_variance, joint, readings)
+        parts += count * np.maximum(moments, 0.0)
+    return parts
 
 
 @lru_cache(maxsize=8)

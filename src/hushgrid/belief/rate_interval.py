@@ -73,34 +73,34 @@ def posterior_interval(
         law, weights, means, halves = _with_each_half(float(load_hat), law, *in_block)
     keep = weights > _NEGLIGIBLE
     w = weights[keep] / weights[keep].sum()
-    kept, mean = ReleaseParts(*(column[keep] for column in law)), means[keep]
-    gain, left = _above(kept)
-    whole = mean + kept.cut + gain * (mean - kept.mean)
+    parts, mean = ReleaseParts(*(column[keep] for column in law)), means[keep]
+    gain, residual = _above(parts)
+    centres = mean + parts.cut + gain * (mean - parts.mean)
     noise = _variance(public, b)
     if in_block is not None:
-        cdf = _joined(_cut_off(float(load_hat), kept, halves[keep]), kept, gain, left)
-    elif public.shape is GAUSSIAN or noise < float(w @ left) ** 2:
-        cdf = _normal(whole, kept, gain, left, noise)
+        cdf = _joined(_cut_off(float(load_hat), parts, halves[keep]), parts, gain, residual)
+    elif public.shape is GAUSSIAN or noise < float(w @ residual) ** 2:
+        cdf = _normal(centres, parts, gain, residual, noise)
     else:
-        cdf = _joined(_laplace(float(load_hat), kept, b), kept, gain, left)
-    reach = _FAR * (np.sqrt(kept.variance) * (1 + gain) + left)
-    ends = [(1 + gain) * edge + kept.cut - gain * kept.mean for edge in (kept.mean, load_hat)]
+        cdf = _joined(_laplace(float(load_hat), parts, b), parts, gain, residual)
+    reach = _FAR * (np.sqrt(parts.variance) * (1 + gain) + residual)
+    ends = [(1 + gain) * edge + parts.cut - gain * parts.mean for edge in (parts.mean, load_hat)]
     low, high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
     span = float(low.min()), float(high.max())
-    found = _central(lambda z: float(w @ cdf(z)), *span, float(w @ whole), level)
-    return _widened(found, public.width, math.sqrt(float(w @ left**2)), level)
+    interval = _central(lambda z: float(w @ cdf(z)), *span, float(w @ centres), level)
+    return _widened(interval, public.width, math.sqrt(float(w @ residual**2)), level)
 
 
-def _widened(found: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
+def _widened(interval: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
     """The interval with the part of its width below the clamp multiplied."""
     from scipy.special import ndtri
 
     if width == 1:
-        return found
-    whole = ((found.high - found.low) / (2 * float(ndtri((1 + level) / 2)))) ** 2
-    below = max(whole - above**2, 0.05 * whole)
-    r = math.sqrt((width**2 * below + whole - below) / whole)
-    mean, low, high = found
+        return interval
+    variance = ((interval.high - interval.low) / (2 * float(ndtri((1 + level) / 2)))) ** 2
+    below = max(variance - above**2, 0.05 * variance)
+    r = math.sqrt((width**2 * below + variance - below) / variance)
+    mean, low, high = interval
     return LoadInterval(mean, mean - r * (mean - low), mean + r * (high - mean))
 
 
@@ -112,23 +112,25 @@ def _variance(public: Knowledge, scale: float) -> float:
     return scale**2 if public.shape is GAUSSIAN else 2 * scale**2
 
 
-def _normal(whole: Floats, law: ReleaseParts, gain: Floats, left: Floats, noise: float) -> Cdf:
+def _normal(
+    centres: Floats, law: ReleaseParts, gain: Floats, residual: Floats, noise: float
+) -> Cdf:
     """Exact behind Gaussian noise; else for noise far below the spread above the clamp."""
     from scipy.special import ndtr
 
-    kept = 1 / (1 / law.variance + 1 / noise)
-    spread = np.sqrt((1 + gain) ** 2 * kept + left**2)
-    return lambda z: np.asarray(ndtr((z - whole) / spread))
+    variance = 1 / (1 / law.variance + 1 / noise)
+    spread = np.sqrt((1 + gain) ** 2 * variance + residual**2)
+    return lambda z: np.asarray(ndtr((z - centres) / spread))
 
 
 def _joined(
-    behind: Callable[[Floats], Floats], law: ReleaseParts, gain: Floats, left: Floats
+    behind: Callable[[Floats], Floats], law: ReleaseParts, gain: Floats, residual: Floats
 ) -> Cdf:
     """The load below the clamp plus the energy above it, by quadrature over its residual."""
     shift = law.cut - gain * law.mean
-    if not left.any():
+    if not residual.any():
         return lambda z: behind((z - shift) / (1 + gain))
-    nodes = left * _NODES[:, None]
+    nodes = residual * _NODES[:, None]
     return lambda z: np.asarray(_SHARES @ behind((z - shift - nodes) / (1 + gain)))
 
 
@@ -167,10 +169,10 @@ def _with_each_half(
     from hushgrid._kernels.load_filter import within_block
 
     chances = sizes.copy()
-    found = within_block(hat, law.mean, law.variance, halves, chances)
-    weights = posterior_weights(law.weights, found[:, 2])[:, None] * chances
-    every = ReleaseParts(*(np.repeat(column, len(halves)) for column in law))
-    return every, weights.ravel(), found[:, 0].repeat(len(halves)), np.tile(halves, len(found))
+    moments = within_block(hat, law.mean, law.variance, halves, chances)
+    weights = posterior_weights(law.weights, moments[:, 2])[:, None] * chances
+    laws = ReleaseParts(*(np.repeat(column, len(halves)) for column in law))
+    return laws, weights.ravel(), moments[:, 0].repeat(len(halves)), np.tile(halves, len(moments))
 
 
 def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Callable[[Floats], Floats]:
@@ -181,12 +183,12 @@ def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Callable[[Floats]
     low, high = (hat - halves - law.mean) / s, (hat + halves - law.mean) / s
     side = np.where(low > 0, -1.0, 1.0)  # probabilities of the tail that the law lies in
     first = ndtr(side * low)
-    whole = ndtr(side * high) - first
+    total = ndtr(side * high) - first
 
     def below(z: Floats) -> Floats:
         part = ndtr(side * np.clip((z - law.mean) / s, low, high)) - first
         far = np.where(z < hat - np.sign(low) * halves, 0.0, 1.0)  # all at the end that is nearer
-        return np.asarray(np.divide(part, whole, out=far, where=whole != 0))
+        return np.asarray(np.divide(part, total, out=far, where=total != 0))
 
     return below
 

@@ -192,23 +192,23 @@ class ZoneAccount:
                 first * service.seconds, service.seconds, last - first + 1, service.time_zone
             )
             models, at = scenario_over(service.pattern, place).models, 1
-        arrays = []
+        matrices_of_models = []
         for model, chains in zip(models, self._chains, strict=True):
             slots = model.calendar.slots
             steps = slots[(np.arange(at, at + last - first + 1) - 1) % len(slots)]
             matrices = model.chains[0].transition[steps][:, chains]
-            arrays.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
-        return arrays
+            matrices_of_models.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
+        return matrices_of_models
 
     def _by_chain(self, losses: Floats) -> list[Floats]:
         """The largest loss of each chain's kinds of houses, for each model: (..., chains)."""
-        maxima = []
+        losses_of_models = []
         for chain_of in self._chain_of:
             rows = np.zeros((*losses.shape[:-1], chain_of.max() + 1))
             for kind, chain in enumerate(chain_of):
                 rows[..., chain] = np.maximum(rows[..., chain], losses[..., kind])
-            maxima.append(rows)
-        return maxima
+            losses_of_models.append(rows)
+        return losses_of_models
 
     @cached_property
     def _planned(self) -> tuple[Ints, list[Floats]]:
@@ -237,13 +237,13 @@ class ZoneAccount:
         again = int(np.searchsorted(firsts, min(_AHEAD, horizon), side="right"))
         steps = horizon + int(lengths[:again].sum())
         inward = self._inward(self._first, self._first + steps - 1)
-        plan_rooms = []
+        rooms = []
         for matrices, rows in zip(inward, losses, strict=True):
-            long_rows = share * np.concatenate([rows, rows[:, :again]], axis=1)
-            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), long_rows)
-            plan_rooms.append(ahead[:, :blocks])
-        self._ahead[share] = plan_rooms
-        return plan_rooms
+            turn_losses = share * np.concatenate([rows, rows[:, :again]], axis=1)
+            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), turn_losses)
+            rooms.append(ahead[:, :blocks])
+        self._ahead[share] = rooms
+        return rooms
 
     def _block(self, t: int) -> tuple[int, int, int]:
         """Number from 0, first and last step of the block with the week's step t."""
@@ -286,14 +286,14 @@ class ZoneAccount:
         if newest is None and not unknown and not arrivals:
             return self._new(first)
         figures = self._carried(newest, arrivals, unknown)
-        settled_step = self._settled(standing)
+        settled = self._settled(standing)
         if newest is None or arrivals or unknown or not self._has_same_houses(newest):
-            settled_step = max(settled_step, self._since - 1)
+            settled = max(settled, self._since - 1)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
         eve = min(self._since, first) - 1  # steps before the terms keep the promise of then
-        figures = self._after_silence(figures, settled_step, eve, promise)
+        figures = self._after_silence(figures, settled, eve, promise)
         promise = max(promise, self._promise or math.inf)
-        return self._after_silence(figures, max(settled_step, eve), first - 1, promise), False
+        return self._after_silence(figures, max(settled, eve), first - 1, promise), False
 
     def _settled(self, standing: LedgerState) -> int:
         """The last step that the figures on record are about; no block begins until it is over.
@@ -364,17 +364,15 @@ class ZoneAccount:
             for chains in self._chains
         )
 
-    def _after_silence(
-        self, figures: Figures, settled_step: int, last: int, promise: float
-    ) -> Figures:
-        """The figures after all steps past `settled_step` to `last`, none of them from readings."""
-        if last - settled_step > _SILENT:
+    def _after_silence(self, figures: Figures, settled: int, last: int, promise: float) -> Figures:
+        """The figures after steps done + 1 to last, in which nothing from readings is published."""
+        if last - settled > _SILENT:
             figures = tuple(account.under_other_model() for account in figures)
-            settled_step = last - _SILENT
-        if last <= settled_step:
+            settled = last - _SILENT
+        if last <= settled:
             return figures
         silent = []
-        for account, matrices in zip(figures, self._inward(settled_step + 1, last), strict=True):
+        for account, matrices in zip(figures, self._inward(settled + 1, last), strict=True):
             after = account.admit(0.0, matrices, promise)
             if after is None:  # steps before the first block that is admitted again: no promise
                 after = account.admit(0.0, matrices, math.inf)
@@ -548,8 +546,8 @@ class ZoneAccount:
         if not accounts:
             return None
         account = accounts[-1]
-        for earlier in accounts[:-1]:
-            account = account.merged(earlier.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return account if any(promise.binds(start) for promise in account.promises) else None
 
     def _windows(
@@ -588,13 +586,13 @@ class ZoneAccount:
     def _admitted(
         self, figures: Figures, losses: Sequence[Floats], inward: Sequence[Floats]
     ) -> Figures | None:
-        new_figures = []
+        accounts = []
         for account, loss, matrices in zip(figures, losses, inward, strict=True):
             after = account.admit(loss, matrices, self._promise or math.inf)
             if after is None:
                 return None
-            new_figures.append(after)
-        return tuple(new_figures)
+            accounts.append(after)
+        return tuple(accounts)
 
     def after_loss(
         self, standing: LedgerState, first: int, last: int, *, unknown: bool = False
@@ -611,9 +609,9 @@ class ZoneAccount:
             The figures as a record has them, and the step they are about: the last of the block
             that the last lost step is in.
         """
-        settled_step = self._settled(standing)
-        first_lost = max(first, settled_step + 1, self._since)
-        start = max(self._planned_block(first_lost)[2], settled_step + 1)
+        settled = self._settled(standing)
+        lost_from = max(first, settled + 1, self._since)
+        start = max(self._planned_block(lost_from)[2], settled + 1)
         figures, new = self.before(standing, start)
         losses = [np.zeros(len(chains)) for chains in self._chains]
         end = start - 1
@@ -659,9 +657,9 @@ class ZoneAccount:
         Returns:
             The account as a record has it; None where no promise about windows is in force.
         """
-        first_lost = max(first, self._since)
-        week = self._at(first_lost)
-        windows = week._open_windows(standing, first_lost - week._first + 1)
+        lost_from = max(first, self._since)
+        week = self._at(lost_from)
+        windows = week._open_windows(standing, lost_from - week._first + 1)
         if windows is None:
             return None
         newest, seconds = standing.latest_windows, self._service.seconds
@@ -698,8 +696,8 @@ class ZoneAccount:
         if not accounts:
             return None
         account = accounts[-1].ended()
-        for earlier in accounts[:-1]:
-            account = account.merged(earlier.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return to_windows(account)
 
     def leaving(self, standing: LedgerState) -> tuple[AccountRows | None, int]:
@@ -716,13 +714,13 @@ class ZoneAccount:
         """
         newest = standing.latest_account
         arrivals, unknown = _arrivals(standing, newest), _published_without(standing, newest)
-        read = next(
+        latest = next(
             (release for release in reversed(standing.releases) if release.source == "readings"),
             None,
         )
         ends = [move.last for move in standing.transfers if move.direction == "in"]
         ends += [(gap.last + 1) * standing.terms_of(gap).seconds for gap in standing.gaps]
-        ends += [] if read is None else [read.start + standing.terms_of(read).seconds]
+        ends += [] if latest is None else [latest.start + standing.terms_of(latest).seconds]
         end = max(ends, default=0)
         if newest is None and not arrivals and not unknown:
             return None, end
@@ -749,8 +747,8 @@ class ZoneAccount:
         start = self._first + self._block(opened.t - self._first + 1)[1] - 1
         before = replace(
             standing,
-            releases=tuple(release for release in standing.releases if release.seq < opened.seq),
-            booked=tuple(resume for resume in standing.booked if resume.seq < opened.seq),
+            releases=tuple(record for record in standing.releases if record.seq < opened.seq),
+            booked=tuple(record for record in standing.booked if record.seq < opened.seq),
         )
         start = max(start, self._settled(before) + 1)
         figures, new = self.before(before, start)

@@ -542,7 +542,7 @@ def _published(
     base = model_share = covariates = None
     if public is not None:
         if isinstance(public, FollowedKnowledge):
-            base, covariates = public.base(state.rates), public.stated
+            base, covariates = public.base(state.rates), public.named_values
         put_back = public.clamped_energy(state.rates)
         guess, public = public.learn(load_hat, calibration.scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
