@@ -88,8 +88,8 @@ def histories_of_frame(
         raise IntakeError(
             "times have no time zone; give them theirs, such as by tz_localize('Europe/Zurich')."
         )
-    known = np.isfinite(wh) & ~np.asarray(times.isna())
-    start = _seconds(times[known])
+    finite = np.isfinite(wh) & ~np.asarray(times.isna())
+    start = _seconds(times[finite])
     if seconds is None:
         distances, count = np.unique(np.diff(np.unique(start)), return_counts=True)
         if not distances.size:
@@ -98,10 +98,10 @@ def histories_of_frame(
     code, ids = pandas.factorize(meters)
     readings = Readings(
         ids.tolist(),
-        code[known],
+        code[finite],
         start=start,
         duration=np.full(len(start), seconds),
-        wh=np.rint(wh[known]).astype(np.int64),
+        wh=np.rint(wh[finite]).astype(np.int64),
     )
     axis = axis_of(readings, seconds)
     steps = pandas.to_datetime(axis.begins + np.arange(axis.steps) * seconds, unit="s", utc=True)
