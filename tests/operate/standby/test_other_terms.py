@@ -83,7 +83,7 @@ def test_it_serves_the_zones_of_the_same_terms_and_says_where_its_file_differs(
         clock = Stopped()
         standby = curator(stack, replace(made, zones=(ELM, OTHER)), clock)
         assert list(standby.differs) == ["oak"]
-        assert "the policy, the tariff or the laws of consumption" in standby.differs["oak"]
+        assert "the promise, the plan of the file" in standby.differs["oak"]
         assert [one.message for one in caplog.records].count("file differs") == 1
         assert not standby._turn(), "one with the right file comes first"
         clock.steady = 59.0
