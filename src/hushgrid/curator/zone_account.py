@@ -282,12 +282,12 @@ class ZoneAccount:
             houses, so that they are about the step itself.
         """
         newest = standing.latest_account
-        unknown, arrivals = _published_without(standing, newest), _brought(standing, newest)
+        unknown, arrivals = _published_without(standing, newest), _arrivals(standing, newest)
         if newest is None and not unknown and not arrivals:
             return self._new(first)
         figures = self._carried(newest, arrivals, unknown)
         settled = self._settled(standing)
-        if newest is None or arrivals or unknown or not self._same(newest):
+        if newest is None or arrivals or unknown or not self._has_same_houses(newest):
             settled = max(settled, self._since - 1)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
         eve = min(self._since, first) - 1  # steps before the terms keep the promise of then
@@ -302,7 +302,7 @@ class ZoneAccount:
         of this one.
         """
         newest = standing.latest_account
-        ends = [move.last for move in _brought(standing, newest)]
+        ends = [move.last for move in _arrivals(standing, newest)]
         ends += [] if newest is None else [newest.end]
         return -(-max(ends, default=0) // self._service.seconds) - 1  # lengths of steps may differ
 
@@ -330,7 +330,7 @@ class ZoneAccount:
             silent.append(after)
         return tuple(silent), False
 
-    def _same(self, newest: RecordedAccount) -> bool:
+    def _has_same_houses(self, newest: RecordedAccount) -> bool:
         """Whether the figures on record are about the same houses under the same models."""
         terms, service = newest.terms, self._service
         agrees = terms.seconds == service.seconds and terms.occupancy == occupancy_digest(service)
@@ -344,7 +344,7 @@ class ZoneAccount:
         unknown: bool,
     ) -> Figures:
         """The figures on record, for the present classes of houses."""
-        if newest is not None and self._same(newest) and not unknown and not arrivals:
+        if newest is not None and self._has_same_houses(newest) and not unknown and not arrivals:
             account, at = from_rows(newest.rows), 0
             figures = []
             for chains in self._chains:
@@ -528,7 +528,7 @@ class ZoneAccount:
     def _open_windows(self, standing: LedgerState, t: int) -> WindowAccount | None:
         """The account before a block; None where no promise about windows is in force."""
         newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
         accounts += [from_windows(newest.rows)] if newest is not None else []
         start = self._span(standing, t)[0] * self._service.seconds
         if self._window is None:
@@ -691,7 +691,7 @@ class ZoneAccount:
     def leaving_windows(self, standing: LedgerState) -> WindowRows | None:
         """The account of windows of a house that leaves; None where no promise is in force."""
         newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
         accounts += [from_windows(newest.rows)] if newest is not None else []
         if not accounts:
             return None
@@ -713,7 +713,7 @@ class ZoneAccount:
             anything was published about, here or where houses came from [UTC s].
         """
         newest = standing.latest_account
-        arrivals, unknown = _brought(standing, newest), _published_without(standing, newest)
+        arrivals, unknown = _arrivals(standing, newest), _published_without(standing, newest)
         latest = next(
             (release for release in reversed(standing.releases) if release.source == "readings"),
             None,
@@ -809,7 +809,7 @@ def _free_before(standing: LedgerState) -> bool:
     No later price could say too much about the steps with a promise then, nor can one now.
     """
     newest = standing.latest_account
-    if newest is None or _brought(standing, newest):
+    if newest is None or _arrivals(standing, newest):
         return False
     silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
     later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
@@ -819,7 +819,7 @@ def _free_before(standing: LedgerState) -> bool:
     )
 
 
-def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
+def _arrivals(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
     """The houses whose accounts have come to the zone since the newest one on record.
 
     They count from the terms on that begin after they came.
@@ -836,19 +836,19 @@ def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[Tran
 def _bound(standing: LedgerState) -> bool:
     """Whether a promise made before, here or where a house came from, can bind a block."""
     windows = standing.latest_windows
-    return _promised(standing) or windows is not None or bool(_brought_windows(standing, windows))
+    return _promised(standing) or windows is not None or bool(_arrived_windows(standing, windows))
 
 
 def _promised(standing: LedgerState) -> bool:
     """Whether an account on record leaves later outputs less than any room."""
     newest = standing.latest_account
-    accounts = [_of_move(move) for move in _brought(standing, newest)]
+    accounts = [_of_move(move) for move in _arrivals(standing, newest)]
     accounts += [] if newest is None else [from_rows(newest.rows)]
     return any(np.isfinite(account.room).any() for account in accounts)
 
 
 def _of_move(move: TransferRecord) -> IntervalAccount:
-    assert move.account is not None  # see _brought
+    assert move.account is not None  # see _arrivals
     return from_rows(move.account)
 
 
@@ -867,7 +867,7 @@ def _first_windows(standing: LedgerState, steps: int, epsilon: float, start: int
     return account
 
 
-def _brought_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
+def _arrived_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
     """The accounts of windows of houses that came to the zone since the newest one here."""
     since = 0 if newest is None else newest.seq
     return [

@@ -455,7 +455,9 @@ class Fold:
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
                 opened=max(opened, default=self.place.opened),
-                windows=next((one.windows for one in newest[1:] if one), self.place.windows),
+                windows=next(
+                    (release.windows for release in newest[1:] if release), self.place.windows
+                ),
             )
             self._signature = last.signature
 
