@@ -53,12 +53,12 @@ def in_blocks(
 ) -> list[Release]:
     """Releases of the steps that have an output, in blocks of these lengths and scales."""
     found, t = [], 0
-    for number, (length, scale) in enumerate(zip(lengths, scales, strict=True), 1):
-        for place in range(1, length + 1):
+    for length, scale in zip(lengths, scales, strict=True):
+        block = {"first": t + 1, "length": length}
+        for _ in range(length):
             t += 1
             z = outputs[t - 1]
             if z is not None:
-                block = {"number": number, "length": length, "place": place}
                 found.append(release(t, z, scale, noise="block", block=block, rate=1.0 + t % 3))
     return found
 

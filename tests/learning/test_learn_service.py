@@ -22,6 +22,8 @@ from tests.learning.homes import BEGINS, csv, lived_in, public, run
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
 FOURTH_WEEK = BEGINS + 21 * 86_400
+FIRST_WEEK = BEGINS + 7 * 86_400
+LATER = FOURTH_WEEK + 86_400  # no two weeks touch readings of a model of the first one
 
 
 class Hands:
@@ -81,7 +83,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> None:
     asked = ["--readings", str(homes), "--law", "lognormal", "--no-figures"]
     asked += ["--pool-budget", "50", "--bound", "5000", *public(tmp_path)]
-    at = str(np.datetime64(FOURTH_WEEK, "s"))
+    asked[asked.index("--to") + 1] = f"{np.datetime64(FIRST_WEEK, 's')}Z"
+    at = str(np.datetime64(LATER, "s"))
     assert run("learn", *asked, "--begins", at, "--out", str(tmp_path)) == 0
     zone, told = str(tmp_path / "service.toml"), tmp_path / "plan.json"
     assert (
@@ -101,7 +104,7 @@ def replayed(readings: Path, folder: Path) -> None:
     text = (folder / "service.toml").read_text()
     service = folder / "replay.toml"
     service.write_text(text.replace(".sqlite", ".replay"))
-    first, last = (str(np.datetime64(FOURTH_WEEK + n, "s")) for n in (0, 86_400))
+    first, last = (str(np.datetime64(LATER + n, "s")) for n in (0, 86_400))
     time = ("--from", f"{first}Z", "--to", f"{last}Z")
     assert run("batch", str(service), "--readings", str(made), *time) == 0
     with open_store(str(folder / "ledger.replay"), create=False) as store:

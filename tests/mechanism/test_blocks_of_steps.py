@@ -139,14 +139,17 @@ def test_releases_state_the_loss_of_their_block() -> None:
     assert [one.epsilon for one in made] == pytest.approx([0.5] * 2 + [0.4] * 3 + [0.3])
     assert [one.epsilon_any for one in made] == pytest.approx([0.5] * 2 + [0.4] * 3 + [0.3])
     assert {one.noise for one in made} == {"block"}
-    names = ("number", "length", "place")
-    places = [(1, 2, 1), (1, 2, 2), (2, 3, 1), (2, 3, 2), (2, 3, 3), (3, 1, 1)]
-    assert [one.block for one in made] == [dict(zip(names, one, strict=True)) for one in places]
+    blocks = [(1, 2)] * 2 + [(3, 3)] * 3 + [(6, 1)]
+    assert [one.block for one in made] == [
+        {"first": first, "length": length} for first, length in blocks
+    ]
     assert [*booked(made)] == pytest.approx([0.5, 0, 0.4, 0, 0, 0.3])
     assert [*booked(made[3:], made[1])] == pytest.approx([0.4, 0, 0.3])  # the first of the block
     assert [*booked(made[3:], made[2])] == pytest.approx([0, 0, 0.3])
     assert [*booked(made[::-1])] == pytest.approx([0.3, 0.4, 0, 0, 0.5, 0])
-    assert [*booked([replace(made[1], t=8)], made[1])] == pytest.approx([0.5])  # another block
+    assert [
+        *booked([replace(made[1], t=8, block={"first": 7, "length": 2})], made[1])
+    ] == pytest.approx([0.5])  # another block
     again, now = SimulatedNoise(1), init(*WORLD, POLICY)
     for release in made:  # the state is public: a replay knows as much
         assert step(now, 700, again)[0] == release

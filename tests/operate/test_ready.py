@@ -315,7 +315,7 @@ def test_the_template_passes_and_is_no_production(
     assert (values["secret"], values["epsilon"], values["eta"]) == ("window", 1.0, 1.0)
     assert values["publish"] == values["publish_advised"] == "estimate", "as the plan chooses"
     assert values["expected_error"] < min(0.2, 0.95 * values["forecast_error"])
-    assert values["promise"]["step"] == pytest.approx(1 / 7), "a day touches seven blocks of 4 h"
+    assert values["promise"]["step"] == pytest.approx(1 / 5), "a day touches five blocks of 6 h"
     made.edit(PRODUCTION)
     assert made.check("--json", "-") == 1
     problems = " ".join(json.loads(capsys.readouterr().out)["problems"])

@@ -174,7 +174,8 @@ def _models(zone: NewZone) -> Iterator[str]:
     if zone.learned:
         pairs = (f"{key} = {json.dumps(value)}\n" for key, value in zone.learned.items())
         head = "[learned]".ljust(_COMMENTS)
-        yield f"\n{head}# what the models cost every home\n{''.join(pairs)}"
+        head += "# what the models cost every home, in each window of these readings"
+        yield f"\n{head}\n{''.join(pairs)}"
 
 
 def chosen_window(errors: Mapping[str, float]) -> str:
