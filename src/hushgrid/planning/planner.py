@@ -1059,7 +1059,8 @@ def _of_any_window(policy: Policy) -> tuple[str, ...]:
         "What a home does before and after the window, and what other homes do, does not depend on"
         " what it does in the window except through published prices.",
         "That no meter of the zone reports at all does not depend on any one home.",
-        "Several meters of one household count as several homes: their epsilons add.",
+        "Meters of one household that are listed as homes count as several homes: their epsilons"
+        " add.",
     ]
     if policy.clamp:
         sentences.append("Readings are cut at the clamp before anything is added.")
