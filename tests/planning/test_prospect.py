@@ -300,7 +300,7 @@ def test_an_estimate_that_follows_releases_is_expected_to_err_as_its_filter() ->
     assert less.error("estimate") < error["filter"] < less.error("forecast")
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(900, 30), (1800, 15)])
+@pytest.mark.parametrize(("seconds", "times"), [(900, 30), (450, 60)])
 def test_a_bill_changes_as_much_as_in_the_class_that_changes_most(seconds: int, times: int) -> None:
     """Bills of drawn readings at drawn noise; a mean home would hide both classes."""
     chain = [[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]]
