@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.demo import living
 from hushgrid.demo.living import DemoOptions, DemoRequests, run_demo
 from hushgrid.demo.setting import EVENING, PLACES

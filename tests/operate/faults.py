@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.curator.clock import JsonLines, WatchedClock
-from hushgrid.curator.curator import Curator, utc
+from hushgrid.curator.clock import JsonLines, WatchedClock, utc
+from hushgrid.curator.curator import Curator
 from hushgrid.curator.terms import Changes
 from hushgrid.files.deployment import Deployment, Http, ZoneService
 from hushgrid.operate import process as running

@@ -10,7 +10,7 @@ from time import sleep
 
 import pytest
 
-from hushgrid.curator.curator import price
+from hushgrid.curator.publishers import price
 from hushgrid.files.deployment import Mqtt
 from hushgrid.stores.ledger import store
 from hushgrid.web import mqtt

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from hushgrid import Policy
-from hushgrid.curator.clock import FastClock
-from hushgrid.curator.curator import Curator, utc
+from hushgrid.curator.clock import FastClock, utc
+from hushgrid.curator.curator import Curator
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import Http, Mqtt
 from hushgrid.operate import process, serve

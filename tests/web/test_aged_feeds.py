@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import Charges, Mqtt, ZoneService
 from hushgrid.model.zone import FeedIn
 from hushgrid.stores.ledger.records import ReleaseRecord

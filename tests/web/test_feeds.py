@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import Charges
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices as pages_module

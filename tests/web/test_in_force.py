@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hushgrid.curator.curator import status_of, utc
+from hushgrid.curator.clock import utc
+from hushgrid.curator.status import status_of
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Charges, Mqtt, Season
 from hushgrid.files.service_file import load_deployment

@@ -17,8 +17,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushgrid.curator.curator import PresentPrices, price
 from hushgrid.curator.ingest import Ingest, Receipt
+from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.files.deployment import Mqtt
 from hushgrid.files.readings import message_batches
 from hushgrid.stores.meters import open_meters

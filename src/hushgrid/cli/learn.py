@@ -273,7 +273,7 @@ def _pooled(
 
     All of it is public, or comes from noisy sums.
     """
-    from hushgrid.curator.curator import utc
+    from hushgrid.curator.clock import utc
     from hushgrid.learning.export import drowned, law_lines, usual_wh
     from hushgrid.operate.template import ModelSource, NewZone
 

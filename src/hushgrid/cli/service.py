@@ -503,7 +503,7 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     \f
     Args: see the help of each option.
     """
-    from hushgrid.curator.curator import utc
+    from hushgrid.curator.clock import utc
     from hushgrid.files.service_file import load_deployment
     from hushgrid.stores.clients import ClientStore
 

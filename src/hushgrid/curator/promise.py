@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import HushgridError

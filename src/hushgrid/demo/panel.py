@@ -28,7 +28,7 @@ from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.demo.setting import CHOICES, LIMITS, OPERATOR
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hushgrid._numbers import is_real
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import write_text

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hushgrid._numbers import Ints
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Receipt
 from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService

@@ -20,8 +20,9 @@ from functools import partial
 from starlette.routing import BaseRoute
 
 from hushgrid.curator.clock import Clock, ahead_of
-from hushgrid.curator.curator import Curator, PriceFile, Publisher
+from hushgrid.curator.curator import Curator
 from hushgrid.curator.ingest import Disagreements, Ingest
+from hushgrid.curator.publishers import Publisher
 from hushgrid.curator.terms import check_moves
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
@@ -278,9 +279,6 @@ class Process:
         self.history = History(deployment.zones, simulated=simulated, unread=True)
         self.history.watch_prices(self._metrics.priced)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
-        self._price_file = next(
-            (publisher for publisher in publishers if isinstance(publisher, PriceFile)), None
-        )
         self._publishers = [CountedPublisher(publisher, self._metrics) for publisher in publishers]
         name = f"hushgrid-covariates-{self._session}"
         self._covariates = CovariateSources(

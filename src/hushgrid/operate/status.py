@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.curator.curator import Status, status_of
+from hushgrid.curator.status import Status, status_of
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment
 from hushgrid.stores.ledger import open_store

@@ -25,8 +25,8 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from hushgrid.curator.curator import PresentPrices
 from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
+from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches

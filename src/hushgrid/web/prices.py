@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 from hushgrid.belief.estimate import LoadMixture, intervals
 from hushgrid.belief.load_filter import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import PresentPrices, price, utc
+from hushgrid.curator.clock import Clock, utc
+from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.mechanism.release import Release

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.cli import main
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment, Http, Mqtt

@@ -12,9 +12,9 @@ import pytest
 
 from hushgrid import Policy, SimulatedNoise
 from hushgrid.curator import curator as curators
-from hushgrid.curator.curator import BEHIND, OLD, STEPPED
 from hushgrid.curator.gaps import resume_zones
 from hushgrid.curator.ingest import EARLY
+from hushgrid.curator.status import BEHIND, OLD, STEPPED
 from hushgrid.curator.terms import check_new, first_state
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError

@@ -13,7 +13,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS

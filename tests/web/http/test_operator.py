@@ -27,7 +27,8 @@ from hushgrid import (
 )
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.curator import curator as curator_module
-from hushgrid.curator.curator import NO_SIZE, WAITS, Inside, Status, explanation, status_of, utc
+from hushgrid.curator.clock import utc
+from hushgrid.curator.status import NO_SIZE, WAITS, Inside, Status, explanation, status_of
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks

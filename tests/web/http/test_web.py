@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from hushgrid.curator import ingest as delivery
-from hushgrid.curator.curator import Status, utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import UNKNOWN, Ingest
+from hushgrid.curator.status import Status
 from hushgrid.errors import ConfigError, ServiceError
 from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment

@@ -30,8 +30,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hushgrid import __version__
 from hushgrid.curator.clock import Clock, SystemClock
-from hushgrid.curator.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.curator.ingest import Ingest
+from hushgrid.curator.status import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS
 from hushgrid.intake.text import ColumnMapping

@@ -39,8 +39,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from hushgrid.curator.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.curator.ingest import Receipt
+from hushgrid.curator.publishers import PresentPrices, Publisher
+from hushgrid.curator.status import IN_DOUBT, Status
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.stores.ledger.records import ReleaseRecord

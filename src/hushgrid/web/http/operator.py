@@ -17,8 +17,10 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 
 from hushgrid.belief.filter import Expectations
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import (
+from hushgrid.curator.clock import Clock, utc
+from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
+from hushgrid.curator.promise import promise_content
+from hushgrid.curator.status import (
     NO_SIZE,
     OLD,
     STEPPED,
@@ -27,10 +29,7 @@ from hushgrid.curator.curator import (
     Inside,
     Status,
     explanation,
-    utc,
 )
-from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.curator.promise import promise_content
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate

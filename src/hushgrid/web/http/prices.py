@@ -25,9 +25,9 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import price, utc
+from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.promise import promise_json, tradeoff_json
+from hushgrid.curator.publishers import price
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.extensions import by_key

@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
 from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import PresentPrices
+from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
 from hushgrid.stores.clients import OPENADR, Grant

@@ -25,8 +25,8 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import price, utc
+from hushgrid.curator.clock import Clock, utc
+from hushgrid.curator.publishers import price
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.stores.clients import Grant
