@@ -70,7 +70,7 @@ READERS = (
     *(f"/openadr3/3.1.0/{path}" for path in OPENADR),
     *(f"/v1/promise?zone={zone}" for zone in ZONES),
     "/v1/session", "/v1/operator", "/v1/operator/zone?zone=oak-lane", "/v1/operator/certificate",
-    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
+    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/openapi.json", "/v1/ledger",
     "/", *(f"/zones/{zone}" for zone in ZONES), "/how", "/explore?zone=oak-lane", "/operator",
 )  # fmt: skip
 Row = tuple[str, int, int, int]

@@ -272,7 +272,7 @@ def _addresses(deployment: Any) -> str:
     host = f"[{http.host}]" if ":" in http.host else http.host
     root = f"{scheme}://{host}:{http.port}"
     rows = [("prices", f"/v1/prices?zone={zone.id}") for zone in deployment.zones[:3]]
-    rows += [("readings", "/v1/readings (POST)"), ("description", "/v1/docs")]
+    rows += [("readings", "/v1/readings (POST)"), ("description", "/v1/openapi.json")]
     rows += [("pages", "/")] if http.pages else []
     rows += [("OpenADR", "/openadr3/3.1.0")] if deployment.openadr else []
     lines = [f"{name:<12} {root}{path}" for name, path in rows]

@@ -428,12 +428,11 @@ def conditional(
     return InParts(response) if len(body) > PART else response
 
 
-def html_page(text: str, cache: str | None = None) -> Response:
+def html_page(text: str) -> Response:
     """Make the answer with a page whose only resources are its own styles and pictures.
 
     Args:
         text: the page.
-        cache: value of Cache-Control, if it may be cached.
 
     Returns:
         The response, whose policy allows these alone.
@@ -445,8 +444,7 @@ def html_page(text: str, cache: str | None = None) -> Response:
         f"default-src 'none'; style-src {sources}; img-src data:; frame-ancestors 'none';"
         " base-uri 'none'; form-action 'none'"
     )
-    headers = {"Content-Security-Policy": policy, **({"Cache-Control": cache} if cache else {})}
-    return HTMLResponse(text, headers=headers)
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 COOKIE = "hushgrid_session"
