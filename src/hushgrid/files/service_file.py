@@ -632,12 +632,7 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
             files.append(further)
     zones = [_zone(file, main, planned=planned) for file in files]
     _check_shared(zones, files)
-    topics = any(
-        covariate.topic for zone in zones if zone is not None for covariate in zone.covariates
-    )
-    _check_ways(main, topics=topics)
-    for zone, file in zip(zones, files, strict=True):
-        _check_topics(zone, file, main.content.get("mqtt"))
+    _check_ways(main)
     problems = [problem for file in dict.fromkeys([main, *files]) for problem in file.problems()]
     if problems or tables is None:
         raise ConfigError(tuple(problems))
@@ -706,10 +701,10 @@ def _check_shared(zones: list[ZoneService | None], files: list[TomlFile]) -> Non
         meters |= dict.fromkeys(zone.all_meters, zone.id)
 
 
-def _check_ways(main: TomlFile, *, topics: bool) -> None:
+def _check_ways(main: TomlFile) -> None:
     """Check tables against each other: brokers have something to do, and shared stores a server."""
     mqtt, openadr, faults = main.content.get("mqtt"), main.table("openadr"), main.faults
-    events = topics or (openadr.get("enabled", True) and openadr.get("mqtt", True))
+    events = openadr.get("enabled", True) and openadr.get("mqtt", True)
     if isinstance(mqtt, Mapping) and not {"readings", "prices"} & set(mqtt) and not events:
         faults.add(
             "mqtt",
@@ -725,22 +720,6 @@ def _check_ways(main: TomlFile, *, topics: bool) -> None:
                     f"stores.{name} is a path but service.standby is true; give a postgresql://"
                     " URL, which all curators can reach, or leave out standby.",
                 )
-
-
-def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
-    """A covariate's topic has a broker, and no reading comes in on it."""
-    for i, covariate in enumerate(zone.covariates if zone is not None else ()):
-        key, text = f"covariates[{i}].topic", ""
-        if covariate.topic is not None and not isinstance(mqtt, Mapping):
-            text = "is set but the service file has no [mqtt]; add the broker."
-        elif covariate.topic is not None and isinstance(pattern := mqtt.get("readings"), str):
-            readings = pattern.split("/", 2)[-1] if pattern.startswith("$share/") else pattern
-            from paho.mqtt.client import topic_matches_sub
-
-            if topic_matches_sub(readings, covariate.topic):
-                text = "is a topic of mqtt.readings; a covariate must not depend on readings."
-        if text:
-            file.faults.add(key, f"{key} {text}")
 
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:

@@ -39,7 +39,6 @@ from hushgrid.files._tables import (
     Info,
     Line,
     Mistakes,
-    PlainTopic,
     Positive,
     Probability,
     Text,
@@ -539,7 +538,6 @@ def _model(table: Any, info: Info) -> Any:
     return adapter(ModelFile if is_file else Chained).validate_python(table, context=info.context)
 
 
-_SOURCES = ("file", "url", "topic")
 _WEB = "give a URL such as 'https://weather.example/zurich.json'"
 _LABEL = "give 1 to 64 letters, digits, dashes or underscores, beginning with a letter"
 
@@ -557,7 +555,6 @@ class PublicSeries(FileTable):
             changes.
         url: Address of the same over HTTP, asked every two minutes for at most 10 s; redirects are
             not followed. It may hold a key.
-        topic: MQTT topic of `[mqtt]` with the same; no topic of its readings.
         max_age: How old a value may be when an interval starts [s]; a day for series of days.
         allow_private_address: Whether the address may be outside of the public internet.
     """
@@ -570,17 +567,15 @@ class PublicSeries(FileTable):
     url: Annotated[str, fix(_WEB, "secret", pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = field(
         default=None, repr=False
     )  # may hold a key
-    topic: PlainTopic | None = None
     max_age: Annotated[int, duration("PT3H", 60, 366 * _DAY)] = 10_800
     allow_private_address: Bool = False
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """One source."""
-        sources = [key for key in _SOURCES if key in table]
-        if len(sources) != 1:
-            state = f"and {' and '.join(sources[1:])} are both set" if sources else "is not set"
-            yield sources[0] if sources else "file", f"{state}; give one of {', '.join(_SOURCES)}."
+        if ("file" in table) == ("url" in table):
+            state = "and url are both set" if "file" in table else "is not set"
+            yield "file", f"{state}; give one of file, url."
 
     @property
     def terms(self) -> Covariate:

@@ -280,10 +280,7 @@ class Process:
         self.history.watch_prices(self._metrics.priced)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._publishers = [CountedPublisher(publisher, self._metrics) for publisher in publishers]
-        name = f"hushgrid-covariates-{self._session}"
-        self._covariates = CovariateSources(
-            deployment.zones, deployment.mqtt, name, self._metrics.not_fetched
-        )
+        self._covariates = CovariateSources(deployment.zones, self._metrics.not_fetched)
         self._covariates.start()
         stack.callback(self._covariates.stop)
         self._loads = Loads(deployment.zones, self._meters)
