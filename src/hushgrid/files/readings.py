@@ -37,7 +37,7 @@ from hushgrid.intake.text import (
 
 if TYPE_CHECKING:
     from hushgrid.learning.habits import Habits
-    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.histories import Histories
     from hushgrid.learning.learner import Watch
 
 
@@ -187,7 +187,6 @@ def read_histories(
     meters: Sequence[str] | None = None,
     labels: Path | None = None,
     watch: Watch | None = None,
-    registers: Mapping[str, str] | None = None,
     months: Sequence[int] = (),
     seasons: Sequence[Sequence[int]] = (),
 ) -> Histories:
@@ -203,7 +202,6 @@ def read_histories(
         meters: Homes, in this order; else those that the file names.
         labels: File of known occupancy.
         watch: Called with the bytes read.
-        registers: By meter the id of its register of energy fed in, which is a row of its own.
         months: Local months of the year to take, from 1 to 12; none: all.
         seasons: Months of each season that has laws of its own; none: the year has one.
 
@@ -231,7 +229,7 @@ def read_histories(
             f"time zone is {time_zone!r}; give a name of the time zone database such as"
             " 'Europe/Zurich'."
         ) from None
-    parsed = read_readings(path, mapping, watch, registers)
+    parsed = read_readings(path, mapping, watch)
     try:
         axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
     except IntakeError as error:
@@ -322,54 +320,6 @@ def read_meters(path: Path) -> list[str]:
         The ids, in order.
     """
     return [name for line in read_text(path).splitlines() if (name := line.strip())]
-
-
-ROOF = ("meter_id", "export", "export_meter", "production_meter")
-
-
-def read_roofs(path: Path) -> dict[str, Roof]:
-    """Homes with panels of a CSV with the columns of `ROOF`, of which the last two may lack.
-
-    Args:
-        path: The file; `export` is in Wh a step.
-
-    Returns:
-        The homes by meter id.
-
-    Raises:
-        FileError: A column lacks, a row is no such home, or an id is there twice.
-    """
-    from hushgrid.learning.histories import Roof
-
-    rows = csv.DictReader(read_text(path).splitlines(), skipinitialspace=True)
-    names = [str(name).strip() for name in rows.fieldnames or ()]
-    rows.fieldnames = names
-    for name in names:
-        if name not in ROOF:
-            raise FileError(f"{path} has a column {name!r}; give columns of {', '.join(ROOF)}.")
-    for name in ROOF[:2]:
-        if name not in names:
-            raise FileError(f"{path} has no column {name!r}; give columns of {', '.join(ROOF)}.")
-    roofs: dict[str, Roof] = {}
-    meter_ids: set[str] = set()
-    for number, row in enumerate(rows, 1):
-        meter, export, *second = ((row.get(name) or "").strip() for name in ROOF)
-        if not (meter and export.isascii() and export.isdigit() and 0 < int(export) < 2**30):
-            raise FileError(
-                f"row {number} of {path} is no home with panels; give its meter_id, and its export"
-                " limit in whole Wh a step, above 0."
-            )
-        for meter_id in filter(None, (meter, *second)):
-            if meter_id in meter_ids:
-                raise FileError(
-                    f"row {number} of {path} names meter {meter_id!r} again; give each meter and"
-                    " each register once."
-                )
-            meter_ids.add(meter_id)
-        roofs[meter] = Roof(int(export), *second)
-    if not roofs:
-        raise FileError(f"{path} has no rows; give a CSV with a head and homes with panels.")
-    return roofs
 
 
 def _meters_named(path: Path, mapping: str) -> set[str]:
