@@ -1,10 +1,8 @@
 """Held-out scores of laws of all of the year and of laws by season (docs/learn.md).
 
-Real homes of a year, as they are and with simulated panels that a meter of the generation counts:
-the height of the sun at that latitude, of another size at each home, times the day's brightness and
-a flicker of each step. The last quarter of the year is scored.
+Real homes of a year, whose last quarter is scored.
 
-Usage: python scripts/season_laws.py READINGS TIME_ZONE LATITUDE
+Usage: python scripts/season_laws.py READINGS TIME_ZONE
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     check_rows,
-    collect,
 )
 from hushgrid.intake.text import (
     HEADING,
@@ -44,27 +43,6 @@ from hushgrid.intake.text import (
     summed,
     values,
 )
-
-
-def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
-    """All readings of a CSV.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-        mapping: Names and forms of its columns.
-
-    Returns:
-        The readings and the malformed lines.
-
-    >>> from hushgrid.intake.text import CANONICAL
-    >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\nb,soon,1800,9\\n"
-    >>> found = parse_csv(text, CANONICAL)
-    >>> list(found.readings.rows()), found.malformed
-    ([('a', 1356998400, 1800, 115)], 1)
-    >>> found.problems
-    ('line 3: time is not in the expected form, or no such date exists',)
-    """
-    return collect(csv_batches(source, mapping))
 
 
 def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:

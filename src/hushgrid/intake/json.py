@@ -35,7 +35,6 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     check_rows,
-    collect,
 )
 from hushgrid.intake.text import (
     BLOCK,
@@ -76,22 +75,6 @@ class _Decimal(str):
 _decoder = json.JSONDecoder(parse_float=_Decimal)
 # Python's int() refuses thousands of digits; None is no number here either.
 _decoder_of_long = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None)
-
-
-def parse_json(source: ByteSource) -> Parsed:
-    """All readings of a JSON array or of NDJSON; an empty input has none.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-
-    Returns:
-        The readings and the malformed rows.
-
-    >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
-    >>> parse_json(text).readings.wh.tolist()
-    [2]
-    """
-    return collect(json_batches(source))
 
 
 def json_batches(source: ByteSource) -> Iterator[Parsed]:
