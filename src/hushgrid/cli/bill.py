@@ -61,7 +61,7 @@ def bill(
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
     from hushgrid.stores.ledger import open_records, verifier
     from hushgrid.stores.ledger.chain import check
-    from hushgrid.web.prices import latest_by_interval
+    from hushgrid.web.feeds import latest_by_interval
 
     if operator and config is None:
         raise FileError("config is not given; --operator needs the service file of the zone.")

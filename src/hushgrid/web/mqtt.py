@@ -31,7 +31,7 @@ from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web.prices import discovery
+from hushgrid.web.feeds import discovery
 
 log = logging.getLogger("hushgrid.mqtt")
 

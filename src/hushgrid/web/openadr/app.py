@@ -578,7 +578,7 @@ class Vtn:
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._notify_release, local=True)
+            self._unwatch = self._history.watch(self._notify_release)
             self._renotify()
         return self
 
