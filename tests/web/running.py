@@ -19,7 +19,6 @@ from hushgrid import SimulatedNoise
 from hushgrid.files.deployment import Deployment, Http, OpenAdr
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web import feeds
 from tests.curator.worlds import deployment, service
 from tests.web.brokers import Broker
 
@@ -127,4 +126,4 @@ class Heard:
 
 def found_by_discovery() -> dict[str, Any]:
     topics = ("prices/elm-street", "prices/elm-street/forecast", "prices/available/curator")
-    return dict(json.loads(feeds.discovery(service(), "homeassistant", *topics)[1]))
+    return dict(json.loads(discovery(service(), "homeassistant", *topics)[1]))

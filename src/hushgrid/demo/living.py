@@ -48,6 +48,7 @@ from hushgrid.demo.simulated_meters import Fleet, HttpChannel
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
+from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.world import simulate_steps
@@ -125,7 +126,6 @@ class DemoRun:
         token: The meters' token.
         seed: Random seed of people and noise.
         more: Further routes.
-        new_terms: Record the terms anew.
 
     Attributes:
         zone: The zone.
@@ -141,12 +141,12 @@ class DemoRun:
         token: str,
         seed: int,
         more: Sequence[BaseRoute] = (),
-        new_terms: bool = False,
     ) -> None:
-        (self.zone,) = deployment.zones
+        (zone,) = deployment.zones
         self._deployment, self._stage, self._clock = deployment, stage, clock
         self._url, self._token, self._seed = url, token, seed
-        self._more, self._new_terms = more, new_terms
+        self._more, self._begins = more, zone.begins
+        self._begin_week(zone)
         self._stack = ExitStack()
         self._newest: ReleaseRecord | None = None
 
@@ -155,13 +155,12 @@ class DemoRun:
             process = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            process.open(self._clock.now(), [self.zone.id] if self._new_terms else ())
+            process.open(self._clock.now())
             stack.callback(process.history.watch(self._saw))
             process.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)
             stack.callback(self._way.shut)
-            self._process, self._panel = process, Panel(self.zone)
-            self._fleet = Fleet(self.zone, people(self._seed), self.zone.begins)
+            self._process = process
             self._stack = stack.pop_all()
         return self
 
@@ -173,10 +172,10 @@ class DemoRun:
     ) -> None:
         self._stack.close()
 
-    @property
-    def over(self) -> bool:
-        """Whether the week of the zone has ended."""
-        return self._fleet.start >= self.zone.ends
+    def _begin_week(self, zone: ZoneService) -> None:
+        """Play a week, with the adversaries as they are at its begin."""
+        self.zone, self._panel = zone, Panel(zone)
+        self._fleet = Fleet(zone, people(self._seed + zone.begins - self._begins), zone.begins)
 
     def step(self, wake: threading.Event, factor: float = 1.0) -> PanelStep | None:
         """Play the next interval; None where `wake` was set before it ended.
@@ -184,6 +183,8 @@ class DemoRun:
         With a `factor` every house uses that many times as much.
         """
         t = self._fleet.start // self.zone.seconds
+        if self._fleet.start >= self.zone.ends:
+            self._begin_week(in_week(self.zone, t))
         if not self._clock.reach(self._fleet.end, wake):
             return None
         self._way.send(self._fleet.interval(None, factor))
@@ -342,7 +343,7 @@ class _Living:
         server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
-        self._number, self._new_terms = 0, False
+        self._number = 0
         self._next = self._planned(options.epsilon)
         (zone,) = self._next.zones  # epsilon does not change who lives there
         self._house = house_to_display(zone, options.seed, EVENING)
@@ -370,14 +371,11 @@ class _Living:
         """Plan a new run of days in its own folder."""
         self._number += 1
         (folder := self._folder / str(self._number)).mkdir()
-        return self._laid_out(folder, epsilon, self._options.begins)
-
-    def _laid_out(self, folder: Path, epsilon: float, begins: int) -> Deployment:
         return write_service(
             folder,
             epsilon,
             self._secrets,
-            begins=begins,
+            begins=self._options.begins,
             port=self._port,
             mqtt=self._broker,
         )
@@ -385,12 +383,11 @@ class _Living:
     def _begin(self, epsilon: float) -> None:
         """Begin a new day with a new epsilon."""
         (zone,) = self._next.zones
-        self._epsilon, self._new_terms = epsilon, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
         self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
     def play(self) -> None:
-        """Play days of one week, and plan what comes after them."""
+        """Play days, until the demo ends or another epsilon is planned."""
         deployment = self._next
         with DemoRun(
             deployment,
@@ -398,22 +395,18 @@ class _Living:
             self._clock,
             url=f"http://{HOST}:{self._port}",
             token=self._secrets.token,
-            seed=self._options.seed + (deployment.zones[0].begins - self._options.begins),
+            seed=self._options.seed,
             more=self._routes,
-            new_terms=self._new_terms,
         ) as run:
-            if not self._new_terms:
-                self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
+            self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
             epsilon = self._days(run)
-            if epsilon is None and not self._requests.stopping:
-                self._next_epoch(run)
         if epsilon is not None:
             self._begin(epsilon)
             rmtree(deployment.key.parent, ignore_errors=True)
 
     def _days(self, run: DemoRun) -> float | None:
-        """Play until the week ends (None), the demo does, or another epsilon is planned."""
-        while not run.over:
+        """Play until the demo ends (None) or another epsilon is planned."""
+        while True:
             cold = self._requests.cold
             step = run.step(self._requests.wake, COLD if cold else 1.0)
             if step is not None:
@@ -423,7 +416,6 @@ class _Living:
             epsilon = self._requests.take() if self._requests.wake.is_set() else None
             if epsilon is not None and self._replanned(epsilon):
                 return epsilon
-        return None
 
     def _replanned(self, epsilon: float) -> bool:
         """Plan for another epsilon; meanwhile the old day is paused and its pages answer."""
@@ -435,13 +427,6 @@ class _Living:
             self._figures.stay()
             return False
         return True
-
-    def _next_epoch(self, run: DemoRun) -> None:
-        """Begin the next week with the same terms."""
-        zone, folder = run.zone, self._next.key.parent
-        self._next = self._laid_out(folder, self._epsilon, zone.ends)
-        self._new_terms = True
-        self._figures.go_on(self._next.zones[0])
 
 
 # ---- one day without pages
