@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.files.deployment import Charges
+from hushgrid.files.settings import Charges
 from hushgrid.model.zone import FeedIn
 from hushgrid.report._figures import render
 from hushgrid.report.comparison import comparison_page

@@ -22,7 +22,8 @@ import pytest
 from hushgrid.curator.clock import JsonLines, WatchedClock, utc
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.terms import Changes
-from hushgrid.files.deployment import Deployment, Http, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Http
 from hushgrid.operate import process as running
 from hushgrid.operate import process as serving
 from hushgrid.operate import serve

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.curator.ingest import UNKNOWN, Ingest
-from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates

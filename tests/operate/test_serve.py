@@ -21,7 +21,7 @@ from hushgrid import Policy
 from hushgrid.curator.clock import FastClock, utc
 from hushgrid.curator.curator import Curator
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
-from hushgrid.files.deployment import Http, Mqtt
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate import process, serve
 from hushgrid.operate.process import ZoneRun
 from hushgrid.operate.status import from_ledger, from_service

@@ -33,7 +33,8 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.cli.ledger import export
 from hushgrid.curator import curator
 from hushgrid.curator.clock import log_lines
-from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, Mqtt, OpenAdr
 from hushgrid.intake.readings import Register
 from hushgrid.operate import process as serve
 from hushgrid.operate.process import Process

@@ -16,7 +16,8 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid import SimulatedNoise
-from hushgrid.files.deployment import Deployment, Http, OpenAdr
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.feeds import discovery

@@ -19,8 +19,8 @@ import pytest
 from hushgrid.curator.clock import utc
 from hushgrid.curator.status import status_of
 from hushgrid.errors import ConfigError
-from hushgrid.files.deployment import Charges, Mqtt, Season
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Charges, Mqtt, Season
 from hushgrid.model.zone import FeedIn
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices

@@ -47,7 +47,8 @@ from hushgrid.errors import (
     ServiceError,
     require,
 )
-from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Mqtt
 from hushgrid.files.toml import masked
 from hushgrid.files.weeks import in_week, placed
 from hushgrid.mechanism.noise import SimulatedNoise

@@ -33,8 +33,9 @@ from hushgrid.errors import (
     MeterDamageError,
     MeterRetryError,
 )
-from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.extensions import extensions
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.operate.certificates import Certificates
 from hushgrid.stores.clients import ClientStore, Senders, check_bound

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hushgrid.curator.clock import utc
-from hushgrid.files.deployment import Charges, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Charges
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate
 from hushgrid.stores.ledger.records import ReleaseRecord

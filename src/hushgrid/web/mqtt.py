@@ -27,8 +27,9 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import IntakeError, MeterError, ServiceError
-from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.readings import message_batches
+from hushgrid.files.settings import Mqtt
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.feeds import discovery

@@ -17,7 +17,8 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from hushgrid.files.deployment import Http, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Http
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import KINDS
 from hushgrid.stores.ledger.records import ReleaseRecord

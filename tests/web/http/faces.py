@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger.records import ReleaseRecord

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hushgrid.curator.clock import JsonLines
 from hushgrid.curator.ingest import Ingest
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.web.http import common, middleware
 from hushgrid.web.http import server as protocol

@@ -32,8 +32,8 @@ from hushgrid import __version__
 from hushgrid.curator.clock import Clock, SystemClock
 from hushgrid.curator.ingest import Ingest
 from hushgrid.curator.status import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
-from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
 from hushgrid.web.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional

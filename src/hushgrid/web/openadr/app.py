@@ -31,7 +31,8 @@ from starlette.routing import Mount
 from hushgrid.curator.clock import Clock
 from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import AccessError, VtnError
-from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Mqtt, OpenAdr
 from hushgrid.stores.clients import OPENADR, Grant
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
