@@ -15,8 +15,7 @@ from hushgrid.cli import main
 from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ConfigError, MeterError
-from hushgrid.files.mappings import mapping_of
-from hushgrid.files.readings import batches_of_file
+from hushgrid.files.readings import batches_of_file, mapping_of
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.settings import Http
 from hushgrid.intake.csv import csv_batches

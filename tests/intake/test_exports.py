@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.files.mappings import BUILT_IN, mapping_named, mapping_of
-from hushgrid.files.readings import batches_of_file, format_by
+from hushgrid.files.readings import BUILT_IN, batches_of_file, format_by, mapping_named, mapping_of
 from hushgrid.intake.csv import FORMAT, csv_batches
 from hushgrid.intake.exports import crc16
 from hushgrid.intake.readings import Fault, Parsed, collect

@@ -33,12 +33,12 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.cli.ledger import export
 from hushgrid.curator import curator
 from hushgrid.curator.clock import log_lines
+from hushgrid.curator.status import from_ledger
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.settings import Http, Mqtt, OpenAdr
 from hushgrid.intake.readings import Register
 from hushgrid.operate import process as serve
 from hushgrid.operate.process import Process
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.writer import load as load_key
 from hushgrid.web import mqtt

@@ -50,8 +50,7 @@ def import_(
     """
     from hushgrid.curator.ingest import Delivery, Ingest, Receipt
     from hushgrid.errors import FileError, IntakeError
-    from hushgrid.files.mappings import mapping_of
-    from hushgrid.files.readings import batches_of_file
+    from hushgrid.files.readings import batches_of_file, mapping_of
     from hushgrid.files.service_file import load_deployment
     from hushgrid.stores.meters import open_meters
 

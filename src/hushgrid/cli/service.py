@@ -298,8 +298,8 @@ def status(
     import time
     from dataclasses import asdict
 
+    from hushgrid.curator.status import from_ledger, from_service
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.operate.status import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")

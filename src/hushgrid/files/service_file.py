@@ -30,8 +30,8 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.deployment import Deployment, Pattern, Promise, Promised, ZoneService
 from hushgrid.files.laws import written_seconds
-from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.meters import Houses, ids_of, registers_of
+from hushgrid.files.readings import BUILT_IN, mapping_of
 from hushgrid.files.scenario import provenance_of, scenario_of
 from hushgrid.files.settings import (
     Http,

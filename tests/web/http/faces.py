@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release

@@ -32,7 +32,7 @@ from hushgrid import __version__
 from hushgrid.curator.clock import Clock, SystemClock
 from hushgrid.curator.ingest import Ingest
 from hushgrid.curator.status import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
-from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
