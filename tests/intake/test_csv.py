@@ -8,15 +8,9 @@ import pytest
 
 from hushgrid import IntakeError
 from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.lines import lines, open_bytes
 from hushgrid.intake.readings import collect
-from hushgrid.intake.text import (
-    CANONICAL,
-    LOW_CARBON_LONDON,
-    PECAN_STREET,
-    ColumnMapping,
-    lines,
-    open_bytes,
-)
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 
 HEADER = "meter_id,start_utc,duration_s,wh\n"
 GOOD = "a,2013-01-01T00:00:00Z,1800,115\n"

@@ -16,8 +16,9 @@ from hushgrid import IntakeError
 from hushgrid.intake.csv import csv_batches
 from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches
+from hushgrid.intake.lines import BLOCK
 from hushgrid.intake.readings import collect
-from hushgrid.intake.text import BLOCK, CANONICAL
+from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import Row, arrow_of, as_table, entry, espi_meter, espi_type, feed
 
 MIB = 1 << 20

@@ -23,8 +23,9 @@ from hushgrid import ExtraError, IntakeError
 from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.arrow import _is_compressed, arrow_batches, parquet_batches
 from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.lines import BLOCK
 from hushgrid.intake.readings import Parsed, collect
-from hushgrid.intake.text import BLOCK, LOW_CARBON_LONDON, ColumnMapping
+from hushgrid.intake.text import LOW_CARBON_LONDON, ColumnMapping
 from tests.examples import examples
 from tests.intake.renderings import arrow_of, as_arrow, as_parquet, as_table
 

@@ -26,6 +26,7 @@ from hushgrid.files.weeks import Steps, local_months, local_seconds
 from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.exports import FORMATS
 from hushgrid.intake.json import json_batches
+from hushgrid.intake.lines import lines, open_bytes
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import (
     CANONICAL,
@@ -34,8 +35,6 @@ from hushgrid.intake.text import (
     ColumnMapping,
     Format,
     alternatives,
-    lines,
-    open_bytes,
     perhaps,
 )
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Bools, Ints
 from hushgrid.errors import ExtraError, IntakeError
 from hushgrid.intake._times import TimeReader, local_instants, text_times
+from hushgrid.intake.lines import ByteSource, open_bytes
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -37,11 +38,9 @@ from hushgrid.intake.readings import (
 )
 from hushgrid.intake.text import (
     CANONICAL,
-    ByteSource,
     ColumnMapping,
     Format,
     clean_meters,
-    open_bytes,
     perhaps,
     select_rows,
     starts_of,

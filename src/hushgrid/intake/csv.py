@@ -17,6 +17,7 @@ import numpy as np
 from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import DaySteps, local_instants, moments, text_times
+from hushgrid.intake.lines import ByteSource, Lines, in_utf8, lines, open_bytes
 from hushgrid.intake.readings import (
     FAULTS_END,
     Fault,
@@ -27,16 +28,11 @@ from hushgrid.intake.readings import (
 from hushgrid.intake.text import (
     HEADING,
     SECONDS_PER_HOUR,
-    ByteSource,
     ColumnMapping,
     Format,
-    Lines,
     alternatives,
     durations,
-    in_utf8,
-    lines,
     meter_codes,
-    open_bytes,
     perhaps,
     select_rows,
     starts_of,

@@ -36,6 +36,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints
 from hushgrid.errors import ExtraError, IntakeError
+from hushgrid.intake.lines import ByteSource, open_bytes
 from hushgrid.intake.readings import (
     FAULTS_END,
     MAX_WH,
@@ -45,7 +46,7 @@ from hushgrid.intake.readings import (
     check_rows,
     clean_meter,
 )
-from hushgrid.intake.text import ByteSource, Format, open_bytes
+from hushgrid.intake.text import Format
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept

@@ -28,6 +28,15 @@ import numpy as np
 from hushgrid._numbers import Ints, is_real, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import TimeReader, text_times
+from hushgrid.intake.lines import (
+    BLOCK,
+    LINE_LIMIT,
+    ByteSource,
+    ByteStream,
+    decoded,
+    open_bytes,
+    raw_lines,
+)
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -36,21 +45,7 @@ from hushgrid.intake.readings import (
     RawColumns,
     check_rows,
 )
-from hushgrid.intake.text import (
-    BLOCK,
-    LINE_LIMIT,
-    ByteSource,
-    ByteStream,
-    ColumnMapping,
-    Format,
-    decoded,
-    meter_codes,
-    open_bytes,
-    perhaps,
-    raw_lines,
-    scaled,
-    whole_seconds,
-)
+from hushgrid.intake.text import ColumnMapping, Format, meter_codes, perhaps, scaled, whole_seconds
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BATCH = 1 << 12  # elements
