@@ -68,24 +68,22 @@ def _zone_from_survey(
     time_zone: str,
     table: LearnTable,
     listed: Path | None,
-) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
+) -> tuple[dict[str, Any], list[Path]]:
     """A zone of the survey's chains and of a usual consumption: public.
 
     Meters have the ids of the list, else made-up ones.
 
     Returns:
-        The figures of the command, the chains by number of residents, and the files written.
+        The figures of the command, and the files written.
     """
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_meters
     from hushgrid.files.results import make_folder
-    from hushgrid.learning.evaluation import PublishedGroup
     from hushgrid.learning.export import CONTRACT_W, usual_wh
     from hushgrid.learning.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
         slots_unprotected,
-        survey_chain,
         survey_models,
     )
     from hushgrid.operate.template import NewZone
@@ -116,12 +114,6 @@ def _zone_from_survey(
         models=sources,
     )
     paths += _service_files(out, zone, _first_interval(0, seconds, table.begins))
-    groups = [
-        PublishedGroup(
-            survey_chain(chains, n, seconds=seconds, definition=definition), {}, (), (0,), count
-        )
-        for n, count in counts.items()
-    ]
     week = 7 * 86_400 // seconds
     values = {
         "zone": table.zone,
@@ -138,7 +130,7 @@ def _zone_from_survey(
         },
         "verdict": _verdict(out),
     }
-    return values, tuple(groups), paths
+    return values, paths
 
 
 def survey_files(
@@ -168,19 +160,6 @@ def survey_files(
 
 def _by_contract(bound: int | None) -> str:
     return "a 10 kW contract, assumed" if bound is None else "given as the contract's"
-
-
-def _draw_survey(
-    out: Path, values: dict[str, Any], public: tuple[PublishedGroup, ...], seconds: int
-) -> list[Path]:
-    """A figure of the chains, and a page with it; there are no laws and no days to draw."""
-    from hushgrid.files.results import save_figures
-    from hushgrid.report.learn import chain_figure
-
-    figures = {"transitions": chain_figure(public, seconds)}
-    title = f"Zone {values['zone']} of a survey"
-    page = common.write_page(out / "report.html", title, _survey_prose(values), figures)
-    return [*save_figures(out, figures), page]
 
 
 def _survey_prose(values: dict[str, Any]) -> str:
@@ -448,7 +427,7 @@ def learn(
         pool_budget,
         table.usual,
     )
-    if table.figures:
+    if table.figures and readings is not None:
         common.require("matplotlib", "plot")
     noise = SecureNoise()  # before any work: it says what it lacks
     seconds, span = _seconds(interval), (("from", begin), ("to", end))
@@ -456,11 +435,7 @@ def learn(
     if readings is None:
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
-            values, chains, paths = _zone_from_survey(
-                out, survey, mix, seconds, time_zone, table, meters
-            )
-        if table.figures:
-            paths += _draw_survey(out, values, chains, seconds)
+            values, paths = _zone_from_survey(out, survey, mix, seconds, time_zone, table, meters)
         common.echo(_survey_prose(values), json)
         paths += common.write_json(values, json)
         common.echo_written(paths, json, "\n")

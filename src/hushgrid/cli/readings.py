@@ -161,7 +161,6 @@ def meters(
     to: Annotated[str, typer.Option(metavar="URL", help="http://HOST:PORT or mqtt://HOST:PORT.")],
     speed: Annotated[float, typer.Option(min=0.001, help="Speed-up over real time.")] = 1.0,
     steps: Annotated[int, typer.Option(min=0, help="Intervals to send; 0 goes on.")] = 0,
-    form: Annotated[Literal["ndjson", "arrow"], typer.Option(help="Over HTTP.")] = "ndjson",
     token_file: common.TokenFile = None,
     seed: common.Seed = 1,
     json: common.Json = None,
@@ -172,9 +171,6 @@ def meters(
 
     \f
     Args: see the help of each option.
-
-    Raises:
-        ServiceError: If `form` is neither ndjson nor arrow.
     """
     import time
 
@@ -186,7 +182,7 @@ def meters(
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     deployment = load_deployment(config, planned=False)
     topic = deployment.mqtt.readings if deployment.mqtt else None
-    way = open_channel(to, common.token_of(token_file), form, topic)
+    way = open_channel(to, common.token_of(token_file), topic)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
     total, count, intervals = Receipt(), 0, 0
