@@ -408,7 +408,7 @@ def attack_absence(request: AbsenceRequest) -> None:
                 "out is set with readings; recorded homes have no figure: leave it out."
             )
         common.require("matplotlib", "plot")
-    duration = _duration("away", request.away)
+    duration = common.seconds("away", request.away)
     zone = _attacked_zone(request, duration)
     steps = -(-duration // zone.seconds)
     with common.progress("planning", None):
@@ -453,16 +453,6 @@ def attack_absence(request: AbsenceRequest) -> None:
     common.echo_written(paths, request.json, "\n")
 
 
-def _duration(name: str, text: str) -> int:
-    from hushgrid.errors import PlanError
-    from hushgrid.files.toml import seconds_of
-
-    seconds = seconds_of(text)
-    if not seconds:
-        raise PlanError(f"{name} is {text!r}; give a duration such as P14D.")
-    return seconds
-
-
 def _attacked_zone(request: AbsenceRequest, away: int) -> _AttackedZone:
     """The zone of the file, or one learned from the readings, under the promise asked for."""
     from hushgrid.errors import FileError
@@ -479,7 +469,7 @@ def _attacked_zone(request: AbsenceRequest, away: int) -> _AttackedZone:
     if request.promise is None and request.epsilon is None and request.window is None:
         return zone
     secret = request.promise or zone.secret
-    length = request.window and _duration("window", request.window)
+    length = request.window and common.seconds("window", request.window)
     return zone._replace(
         noise=None,
         secret=secret,

@@ -335,10 +335,12 @@ def compare(
             source = source.with_usual(1000 * usual / (365 * source.horizon))
         attack_days = 0  # the true occupancy is not known
     step = 86_400 // source.horizon
-    window_steps = -(-_seconds("window", window, step) // step) + 1 if secret == "window" else None
+    window_steps = (
+        -(-common.seconds("window", window, step) // step) + 1 if secret == "window" else None
+    )
     promise = MethodPromise(promise_secret, epsilon, delta, window_steps)
     noise = WindowNoise(
-        None if block is None else _seconds("block", block, step) // step,
+        None if block is None else common.seconds("block", block, step) // step,
         () if clamp is None else (clamp,) * source.scenarios[0].consumption.absent.shape[1],
     )
     make_folder(out)
@@ -391,19 +393,6 @@ def compare(
     ]
     common.echo("\n\n".join(parts.values()) + "\n", json)
     common.echo_written(paths, json)
-
-
-def _seconds(name: str, duration: str, step: int) -> int:
-    """A duration of at least a step."""
-    from hushgrid.errors import PlanError
-    from hushgrid.files.toml import seconds_of
-
-    seconds = seconds_of(duration)
-    if seconds is None or seconds < step:
-        raise PlanError(
-            f"{name} is {duration!r}; give a duration such as P1D, of {step} s or more."
-        )
-    return seconds
 
 
 def _curve(

@@ -430,7 +430,8 @@ def learn(
     if table.figures and readings is not None:
         common.require("matplotlib", "plot")
     noise = SecureNoise()  # before any work: it says what it lacks
-    seconds, span = _seconds(interval), (("from", begin), ("to", end))
+    seconds = None if interval is None else common.seconds("interval", interval, 60)
+    span = (("from", begin), ("to", end))
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
         seconds = seconds or 900
@@ -530,18 +531,3 @@ def _need_public(choices: ZoneChoices, missing: list[str]) -> None:
             " taken from readings, they would publish without noise what one home did; give"
             " --from, --to, --interval and --meters."
         )
-
-
-def _seconds(interval: str | None) -> int | None:
-    """A step in seconds."""
-    from hushgrid.errors import IntakeError
-    from hushgrid.files.toml import seconds_of
-
-    if interval is None:
-        return None
-    seconds = seconds_of(int(interval) if interval.isdecimal() else interval)
-    if seconds is None or seconds < 60:
-        raise IntakeError(
-            f"interval is {interval!r}; give 60 seconds or more, such as 1800 or PT30M."
-        )
-    return seconds

@@ -282,7 +282,6 @@ def _times(
     from datetime import UTC, datetime, timedelta
 
     from hushgrid.errors import BatchError
-    from hushgrid.files.toml import instant_of
 
     choices = [day is not None, month is not None, begin is not None and end is not None]
     if choices.count(True) != 1 or (begin is None) != (end is None):
@@ -298,11 +297,7 @@ def _times(
     except (ValueError, OverflowError):
         word, value = ("day", day) if day is not None else ("month", month)
         raise BatchError(f"{word} is {value!r}; give one such as 2026-01-05.") from None
-    first, last = instant_of(begin), instant_of(end)
-    if first is None or last is None:
-        word, value = ("from", begin) if first is None else ("to", end)
-        raise BatchError(f"{word} is {value!r}; give a time such as 2026-01-05T00:00:00Z.")
-    return first, last
+    return common.instant("from", str(begin)), common.instant("to", str(end))
 
 
 def _values(report: BatchReport, seconds: float) -> dict[str, Any]:
