@@ -23,15 +23,14 @@ from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
 from hushgrid.curator.promise import sentence
-from hushgrid.demo.living import SimulatedPace
-from hushgrid.demo.panel import BINS, KNOWS, VIEWS, Panel, Rolling
-from hushgrid.demo.setting import (
-    CHOICES,
+from hushgrid.demo.living import (
     EVENING,
     Secrets,
+    SimulatedPace,
     check_epsilon,
     write_service,
 )
+from hushgrid.demo.panel import BINS, CHOICES, KNOWS, VIEWS, Panel, Rolling
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService

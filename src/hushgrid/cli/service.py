@@ -598,9 +598,8 @@ def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | No
 
     with ExitStack() as bar:
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
-        from hushgrid.demo.living import DemoOptions, run_demo
+        from hushgrid.demo.living import EVENING, DemoOptions, check_epsilon, run_demo
         from hushgrid.demo.panel import DAY
-        from hushgrid.demo.setting import EVENING, check_epsilon
 
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
@@ -625,8 +624,7 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
-        from hushgrid.demo.living import play_once
-        from hushgrid.demo.setting import check_epsilon
+        from hushgrid.demo.living import check_epsilon, play_once
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.lab.simulation import errors_of_days
         from hushgrid.report import demo as report

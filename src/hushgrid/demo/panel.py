@@ -29,7 +29,6 @@ from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.curator.clock import utc
-from hushgrid.demo.setting import CHOICES, LIMITS, OPERATOR
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
@@ -38,6 +37,9 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.sessions import json_only
 
+LIMITS = (0.1, 20.0)  # of epsilon
+CHOICES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of its dial
+OPERATOR = "operator"  # the client id of the demo's own operator
 MOST = 200  # listeners
 TOPIC = "demo"
 
