@@ -1,4 +1,4 @@
-"""Commands that play days: `compare`, `floor`, `simulate`, `paper`.
+"""Commands that play days: `compare`, `floor`, `simulate`, `paper`, `loop`.
 
 compare: every method at the same promise. floor: the least possible noise. simulate: days of a zone
 under its policy. paper: the paper's experiment.
