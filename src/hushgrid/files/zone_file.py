@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from hushgrid._numbers import is_real
-from hushgrid.errors import FileError, HushgridError, PolicyError
+from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.files._tables import (
     Bool,
     Context,
@@ -56,7 +56,6 @@ from hushgrid.files.laws import (
     load_shape,
     read_laws,
     read_model,
-    step_seconds,
     written_seconds,
 )
 from hushgrid.files.results import read_text
@@ -466,12 +465,11 @@ class ZoneFile:
     all_months: Scenario | None = None
 
 
-def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
+def load_zone(path: Path | str) -> ZoneFile:
     """Read a zone file.
 
     Args:
         path: The file (TOML).
-        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
         The zone. With the secret interval or window its policy is planned, as a service plans it,
@@ -482,31 +480,25 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
         ConfigError: Every mistake in the file, each with its line.
     """
     path = Path(path)
-    return zone_of(read_text(path), path, seconds=seconds)
+    return zone_of(read_text(path), path)
 
 
-def zone_of(text: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
+def zone_of(text: str, path: Path) -> ZoneFile:
     """Read a zone from the text of a zone file.
 
     Args:
         text: The text (TOML).
         path: Name of the file; its model files are relative to its folder.
-        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
         The zone.
 
     Raises:
         ConfigError: Every mistake in the file, each with its line.
-        FileError: If `seconds` does not divide a day.
     """
     file = TomlFile(path, text)
     file.check_format()
-    if seconds is not None and step_seconds(seconds) is None:
-        raise FileError(
-            f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
-        )
-    context = Context(file.folder, seconds or written_seconds(file.content.get("service")))
+    context = Context(file.folder, written_seconds(file.content.get("service")))
     tables: ZoneFileTables | None = read(
         ZoneFileTables, completed(file.content), (), file.faults, context
     )
