@@ -214,7 +214,9 @@ def test_a_zone_file_of_half_hours(tmp_path: Path) -> None:
     assert leaving == [0.001, 0.20, 0.02, 0.03]  # 07:00 and 16:30
     assert zone.consumption.calendar.slots.size == 48
     path.write_text(text.replace("1800", "7000"))
-    with pytest.raises(FileError, match="service.interval is 7000; give whole seconds that divide"):
+    with pytest.raises(
+        FileError, match=r"service\.interval is 7000; give whole seconds that divide"
+    ):
         load_zone(path)
     path.write_text(text.replace("16:30", "16:45"))
     with pytest.raises(FileError, match="at which a step of 1800 s begins"):
