@@ -91,10 +91,11 @@ def test_one_long_text_for_many_rows() -> None:
 MEASURED = """
 import re, sys
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_parquet
+from hushgrid.intake.arrow import parquet_batches
+from hushgrid.intake.readings import collect
 data = bytes.fromhex(sys.argv[1])
 try:
-    parse_parquet(data)
+    collect(parquet_batches(data))
 except IntakeError as error:
     most = re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
     print(int(most[1]) >> 10, error)

@@ -181,10 +181,11 @@ def test_an_element_without_an_end_is_refused_on_the_way() -> None:
 MEASURED = """
 import sys, pyarrow as pa
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_arrow
+from hushgrid.intake.arrow import arrow_batches
+from hushgrid.intake.readings import collect
 data = open(sys.argv[1], "rb").read()
 try:
-    found = parse_arrow(data)
+    found = collect(arrow_batches(data))
     text = f"{len(found.readings)} {found.malformed}"
 except IntakeError as error:
     text = str(error)
