@@ -278,7 +278,12 @@ def _conclude(report: ChainReport, json: str | None) -> None:
     plural = len(report.standings) != 1
     if report.first_bad is None:
         of = f"{len(report.standings)} zones" if plural else f"head {report.head}"
-        common.echo(f"good: {report.records} records, {of}, signatures checked", json)
+        common.echo(
+            f"good: {report.records} records, {of}, signatures checked; not checked: what the"
+            " digests of contracts, models, laws and meters stand for (hushgrid audit with the"
+            " service file)",
+            json,
+        )
     else:
         common.echo(f"bad: record {report.first_bad}: {report.reason}", json)
     values = {

@@ -118,7 +118,7 @@ def _leaving(
 ) -> TransferRecord:
     """The record by which the house leaves; all that forbids it is raised here."""
     check_same(leaves, old.standing)
-    if meter not in leaves.meters:
+    if meter not in leaves.all_meters:
         raise LedgerError(
             f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
             " file, and change rosters after the transfer."

@@ -224,6 +224,7 @@ def terms_of(service: ZoneService) -> Terms:
         window=window_words(service),
         window_steps=window_steps(service),
         name=digest_of(service),
+        meters=len(service.all_meters),
     )
 
 

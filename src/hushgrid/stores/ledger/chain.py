@@ -38,6 +38,7 @@ from hushgrid.stores.ledger.records import (
     first_step,
     from_verified,
     last_step,
+    terms_name,
     unmatched,
 )
 
@@ -168,6 +169,11 @@ def _terms(place: ChainPosition, entry: TermsRecord) -> ChainPosition:
             f"terms from step {entry.first} have the secret {entry.promise['secret']}, but"
             f" {'no' if entry.models is None else 'some'} models; the secret interval needs them,"
             " and no other has them."
+        )
+    if entry.digest != terms_name(entry.to_body()):
+        raise LedgerError(
+            f"terms from step {entry.first} do not have the digest that follows from what they"
+            " state; they were changed."
         )
     last_t = min(place.last_t, entry.first - 1)
     return replace(place, terms=entry, last_t=last_t, opened=0)

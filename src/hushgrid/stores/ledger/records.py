@@ -28,7 +28,6 @@ from hushgrid._numbers import (
     TEXT,
     Rule,
     Spent,
-    canonical_digest,
     from_json,
     is_hex,
     number,
@@ -563,8 +562,8 @@ class TermsRecord(LedgerEntry):
         roster: Digest of the meters.
         time_zone: IANA name of the zone of local weeks; None: the plan repeats from step `first`
             on.
-        houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
-            a transfer.
+        houses: The first `HOUSE_DIGITS` digits of every meter's name, sorted: a house has one for
+            each of its meters. The name is that of a transfer.
         models: With the secret "interval", what its accounts are computed with. For each model
             `slots`: the slot of each step of its pattern, which is one step, a day or a week from
             Monday in local time; and `chains`, those that houses follow: `law` of away and at home
@@ -634,13 +633,24 @@ def terms_name(fields: Mapping[str, Any]) -> str:
     """The digest of terms, whenever they begin: SHA-256 over canonical JSON of what they state.
 
     Args:
-        fields: Of a `TermsRecord`; those in which beginnings differ are left out.
+        fields: Of a `TermsRecord`; those in which beginnings differ are left out: `first`, `houses`
+            and of its models the law of the first step.
 
     Returns:
         64 hexadecimal digits.
     """
     terms = {name: fields[name] for name in _NAMED}
-    return canonical_digest({"format": "hushgrid-terms/3", **terms})
+    models = [
+        {"slots": model["slots"], "chains": [_lasting(chain) for chain in model["chains"]]}
+        for model in fields.get("models") or ()
+    ]
+    text = canonical({"format": "hushgrid-terms/3", "models": models, **terms})
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _lasting(chain: Mapping[str, Any]) -> dict[str, Any]:
+    """A chain without the law of its first step."""
+    return {name: figures for name, figures in chain.items() if name != "law"}
 
 
 _NAMED = (
