@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.files.readings import read_histories
-from hushgrid.lab.drift import drift, welch
 from hushgrid.learning.evaluation import marginal_scores
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import DAY, clamped
 from hushgrid.learning.learner import LearningTerms, learn
-from hushgrid.learning.weeks import by_day, daily_scores, weekly_figures
+from hushgrid.learning.weeks import by_day, daily_scores, drift, weekly_figures, welch
 
 
 def main() -> None:

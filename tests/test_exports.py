@@ -48,7 +48,6 @@ NAMES = [
     "Naive",
     "Negligible",
     "Net",
-    "NeverMixes",
     "Noise",
     "NoiseError",
     "OccupancyModel",

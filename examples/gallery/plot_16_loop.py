@@ -26,7 +26,7 @@ for share in shares:
     setting = LoopSetting(
         Flexibility(automation=share), promise, days=2 if small else 3, prices=prices
     )
-    found[share] = close_loops(lambda seed: street(homes, seed), setting, seeds, attack=False)
+    found[share] = close_loops(lambda seed: street(homes, seed), setting, seeds)
     gain = found[share].gain
     low, high = gain.ci95
     print(f"{share:.0%} automated: loop gain {gain.mean:.2f} ({low:.2f} to {high:.2f})")

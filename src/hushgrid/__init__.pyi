@@ -20,7 +20,6 @@ from hushgrid.errors import HushgridError as HushgridError
 from hushgrid.errors import IntakeError as IntakeError
 from hushgrid.errors import LedgerError as LedgerError
 from hushgrid.errors import ModelError as ModelError
-from hushgrid.errors import NeverMixes as NeverMixes
 from hushgrid.errors import NoiseError as NoiseError
 from hushgrid.errors import PlanError as PlanError
 from hushgrid.errors import PolicyError as PolicyError

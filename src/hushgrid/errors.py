@@ -172,10 +172,6 @@ class AccessError(HushgridError):
         self.kind, self.wait = kind, wait
 
 
-class NeverMixes(UserWarning):
-    """Occupancy that can fail to change: what releases disclose about it grows with every day."""
-
-
 def connection_reason(error: BaseException) -> str:
     """Why a connection failed, in words.
 

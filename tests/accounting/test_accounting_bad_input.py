@@ -29,10 +29,6 @@ from hushgrid import (
 from hushgrid.accounting.composition import ReleaseAccount, compose, delta_of
 from hushgrid.accounting.events import GaussianEvent, Laplace, Laws
 from hushgrid.accounting.temporal import (
-    Stream,
-    grows_without_end,
-    growth,
-    supremum,
     temporal_leakage,
 )
 
@@ -97,13 +93,6 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
     ("losses of text", lambda: temporal_leakage(THETA, ["a"]), PolicyError, "epsilon_t is ragged"),
     ("ragged losses", lambda: temporal_leakage(THETA, [[1], [1, 2]]), PolicyError, "ragged"),  # type: ignore[list-item]
     ("other houses", lambda: temporal_leakage(THETA, [[0.5] * 3]), PolicyError, "3 columns"),
-    ("a stream's NaN", lambda: Stream.start(THETA).step(math.nan), PolicyError, "epsilon is nan"),
-    ("growth at NaN", lambda: growth(THETA, math.nan), PolicyError, "epsilon is nan"),
-    ("growth at no loss", lambda: grows_without_end(THETA, 0.0), PolicyError, "epsilon is 0.0"),
-    ("growth of no days", lambda: growth(THETA, 0.5, days=0), PolicyError, "days is 0"),
-    ("growth of half days", lambda: growth(THETA, 0.5, days=1.5), PolicyError, "days is 1.5"),  # type: ignore[arg-type]
-    ("days of no steps", lambda: growth(THETA, 0.5, steps=0), PolicyError, "steps is 0"),
-    ("supremum at inf", lambda: supremum(E, math.inf), PolicyError, "epsilon is inf"),
     ("delta 1", lambda: compose([0.5], 1.0), PolicyError, "delta is 1.0"),
     ("delta below 0", lambda: compose([0.5], -1e-9), PolicyError, "delta is -1e-09"),
     ("delta NaN", lambda: compose([0.5], math.nan), PolicyError, "delta is nan"),
@@ -212,7 +201,6 @@ def test_a_chain_that_never_mixes_is_answered() -> None:
     stuck = OccupancyModel.factored([[0.5, 0.5]], [[STAYS]])
     found = temporal_leakage(stuck, [0.5, 0.25, 1.0])
     assert found.total[:, 0] == pytest.approx([1.75] * 3)
-    assert supremum(STAYS, 0.5) == math.inf
 
 
 def test_an_account_without_releases_has_cost_nothing() -> None:

@@ -8,12 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, NeverMixes, OccupancyModel, PolicyError
+from hushgrid import Calendar, OccupancyModel, PolicyError
 from hushgrid.accounting.temporal import (
-    Stream,
-    grows_without_end,
-    growth,
-    supremum,
     temporal_leakage,
     worst_leakage,
 )
@@ -112,78 +108,6 @@ def test_many_states_equal_every_set_of_columns() -> None:
         assert _carried_many(a, rows) == pytest.approx(worst, abs=1e-9)
 
 
-@pytest.mark.soak
-def test_supremum_is_the_limit_of_iteration() -> None:
-    assert supremum(E, 0.5) == pytest.approx(1.582528, abs=1e-6)
-    for rows, e in ((E, 0.5), ([[0.99, 0.01], [0.05, 0.95]], 0.1), ([[1.0, 0.0], [0.4, 0.6]], 0.3)):
-        a = np.array([0.0])
-        for _ in range(20_000):
-            a = e + carried_leakage(a, np.array([rows]), np.ones((1, 2), bool))
-        assert supremum(rows, e) == pytest.approx(float(a[0]), rel=1e-6)
-    assert supremum(np.eye(2), 0.1) == math.inf
-
-
-def test_growth_without_end_is_told() -> None:
-    theta = OccupancyModel.factored([[0.5, 0.5]] * 2, [[np.eye(2), E]])
-    assert grows_without_end(theta, 0.1).tolist() == [True, False]
-    total = temporal_leakage(theta, np.full(50, 0.1)).total
-    assert total[25, 0] == pytest.approx(5.0)
-
-
-def test_growth_backward_is_told_too() -> None:
-    """Whoever is still present has always been so: its past is one secret, ever better known."""
-    halving = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.5, 0.5]]]])
-    for e in (0.1, 1e-6):  # however little, in the long run
-        assert grows_without_end(halving, e).tolist() == [True]
-    found = temporal_leakage(halving, np.full(400, 0.1))
-    assert found.backward[-1, 0] - found.backward[-101, 0] == pytest.approx(10.0)
-    assert found.forward.max() < 1  # forward it settles
-
-
-@pytest.mark.parametrize(
-    ("a", "epsilon", "grows"),
-    [
-        ([[0.0, 1.0], [1.0, 0.0]], 0.1, True),  # it changes, but as surely as it stayed
-        ([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]], 5.0, False),  # slowly, but it settles
-        ([[0.5, 0.5], [0.5, 0.5]], 5.0, False),
-        ([[1.0, 0.0], [1.0, 0.0]], 5.0, False),  # certain from the second step on
-    ],
-)
-def test_what_grows(a: list[list[float]], epsilon: float, grows: bool) -> None:
-    theta = OccupancyModel.factored([[0.5, 0.5]], [[a]])
-    assert grows_without_end(theta, epsilon).tolist() == [grows]
-
-
-def test_growth_day_by_day_warns_once() -> None:
-    theta = OccupancyModel.factored(
-        [[0.5, 0.5]] * 3, [[E, np.eye(2), [[1.0, 0.0], [0.5, 0.5]]]], chain_of=[0, 1, 2, 1, 0]
-    )
-    with pytest.warns(NeverMixes, match=r"3 of 5 houses \(the first is house 1\)") as told:
-        found = growth(theta, 0.1, days=4, steps=10)
-    assert len(told) == 1
-    assert str(told[0].message).endswith(".")
-    assert found.houses.tolist() == [1, 2, 3]
-    assert found.leakage[:, 0] == pytest.approx([1.0, 2.0, 3.0, 4.0])
-    for d in range(4):
-        whole = temporal_leakage(theta, np.full(10 * (d + 1), 0.1)).total.max(axis=0)
-        assert found.leakage[d] == pytest.approx(whole[[1, 2, 3]])
-    assert (np.diff(found.leakage, axis=0) > 0).all()
-
-
-def test_growth_is_silent_where_chains_mix() -> None:
-    found = growth(THETA, 0.1, days=2)
-    assert found.houses.size == 0
-    assert found.leakage.shape == (2, 0)
-
-
-def test_growth_of_blocks() -> None:
-    both = OccupancyModel.blocked([[0, 2], [1]], [np.full(4, 0.25), [0.5, 0.5]], [[np.eye(4)], [E]])
-    with pytest.warns(NeverMixes, match="2 of 3 houses"):
-        found = growth(both, 0.5, days=2, steps=2)
-    assert found.houses.tolist() == [0, 2]
-    assert found.leakage == pytest.approx(np.array([[1.0, 1.0], [2.0, 2.0]]))
-
-
 def test_certain_steps_lose_and_carry_nothing() -> None:
     shut = np.array([[1.0, 0.0], [1.0, 0.0]])
     theta = OccupancyModel.factored([[0.5, 0.5]], [[E], [shut]], calendar=Calendar([0, 0, 1, 0]))
@@ -196,7 +120,7 @@ def test_certain_steps_lose_and_carry_nothing() -> None:
 THETA_HALF = OccupancyModel.factored([[0.5, 0.5]], [[E]])
 
 
-def test_houses_models_blocks_and_streams() -> None:
+def test_houses_models_and_blocks() -> None:
     lazy = OccupancyModel.factored([[0.7, 0.3]], [[[[0.99, 0.01], [0.02, 0.98]]]], chain_of=[0, 0])
     quick = OccupancyModel.factored([[0.7, 0.3]], [[E]], chain_of=[0, 0])
     both = temporal_leakage([quick, lazy], [0.4] * 5)
@@ -208,27 +132,12 @@ def test_houses_models_blocks_and_streams() -> None:
     assert (
         temporal_leakage(joint, [0.4] * 5).worst >= temporal_leakage(quick, [0.4] * 5).worst - 1e-9
     )
-    stream = Stream.start(quick)
-    for t in range(5):
-        stream = stream.step(0.4)
-        assert stream.worst == pytest.approx(temporal_leakage(quick, [0.4] * 5).backward[t, 0])
 
 
 @pytest.mark.parametrize("e", [[], [[0.1, 0.1]], [-0.1], [math.nan]])
 def test_bad_losses(e: list[float]) -> None:
     with pytest.raises(PolicyError, match="epsilon_t"):
         temporal_leakage(THETA, e)
-
-
-def test_a_stream_keeps_houses_whose_chance_underflows() -> None:
-    """Present halves every step: its float chance is 0 after 1075 steps, and yet it is possible."""
-    halving = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.5, 0.5]]]])
-    stream = Stream.start(halving)
-    for _ in range(1200):
-        stream = stream.step(0.1)
-    assert stream.worst >= 0.1
-    whole = temporal_leakage(halving, np.full(1200, 0.1)).backward[-1, 0]
-    assert stream.worst == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("models", [1, 3])

@@ -1,6 +1,5 @@
 """The closed loop: devices keep what homes need, prices share their homes, theory is met."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -23,23 +22,11 @@ from hushgrid.lab.loop import (
     LoopSetting,
     close_loop,
     close_loops,
-    policy_of,
     street,
-)
-from hushgrid.lab.memory import (
-    MEMORIES,
-    _chances,
-    _Device,
-    _evidence,
-    attained_leakage,
-    guess_scores,
 )
 from hushgrid.lab.methods import MethodPromise
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import Policy
-from hushgrid.mechanism.release import init
-from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tariff, Zone, optimal_rate
+from hushgrid.model.zone import Tariff, optimal_rate
 from hushgrid.planning.stability import HYSTERESIS, stability
 
 DAY, N = 96, 40
@@ -201,89 +188,6 @@ def test_private_prices_come_from_the_mechanism(small):
     assert (bound == bound[0]).all()
     assert bound[0] == pytest.approx(3500, rel=1e-6)
     assert found.epsilon_any["raw"] == pytest.approx(3 * DAY * 1.0, rel=1e-6)
-
-
-@pytest.mark.soak
-def test_an_adversary_attains_the_promise_and_with_memory_more():
-    """Without memory at most what is promised, nearly attained; a car of 12 hours exceeds it."""
-    scenario = replace(street(4, 1), zone=Zone("z", [3500] * 4))
-    steps = 3 * DAY
-    setting = LoopSetting(promise=MethodPromise("interval", 1.0))
-    for blocks, least in ((False, 0.93), (True, 0.85)):
-        policy = policy_of(scenario, setting, steps, blocks=blocks)
-        assert bool(policy.schedule.lengths) == blocks
-        state = init(*scenario.terms, policy)
-        scale = np.array([state.scheduler.at(t).scale for t in range(1, steps + 1)])
-        found = {
-            name: attained_leakage(scenario.models[0], policy, scale, 3500, run)
-            for name, run in MEMORIES.items()
-        }
-        assert least < found["none"] <= 1
-        assert found["appliance"] < found["none"]
-        assert found["car"] > 1.1
-
-
-def test_the_adversarys_odds_are_those_of_all_paths():
-    """Against the sum over all 2^4 paths of occupancy, with a device of two steps."""
-    theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
-    scale = np.array([800.0, 1000.0, 700.0, 900.0])
-    found = attained_leakage(theta, Policy(1.0, 4), scale, 1000, 2)
-    a, first = np.array([[0.9, 0.1], [0.2, 0.8]]), (0.7, 0.3)
-    most = 0.0
-    for sign in (1, -1):
-        likely, usual = np.zeros((2, 4)), np.zeros((2, 4))
-        for path in itertools.product((0, 1), repeat=4):
-            chance, weight, left = first[path[0]], 1.0, 0
-            for t, home in enumerate(path):
-                if t:
-                    chance *= a[path[t - 1], home]
-                    left = 2 if home > path[t - 1] else max(left - 1, 0)
-                weight *= np.exp(sign * (left > 0) * 1000 / scale[t])
-            for t, home in enumerate(path):
-                likely[home, t] += chance * weight
-                usual[home, t] += chance
-        shift = np.log(likely[1] / likely[0]) - np.log(usual[1] / usual[0])
-        most = max(most, np.abs(shift).max())
-    assert found == pytest.approx(most, rel=1e-9)
-
-
-def test_beliefs_after_typical_releases_are_those_of_all_paths():
-    """Blocks of 1, 3 and 2 steps: their noise has the weight e^-max, for each path of occupancy."""
-    a, first, lengths = np.array([[0.9, 0.1], [0.2, 0.8]]), (0.7, 0.3), (1, 3, 2)
-    theta = OccupancyModel.factored([first], [[a]])
-    waits = np.array([0, 0, 1, 0, 0, 0], bool)
-    scale, reach = np.repeat([800.0, 1500.0, 900.0], lengths), 1000
-    seen = np.random.default_rng(1).normal(0, 1500, (5, 6))
-    for run in (0, 2):
-        device = _Device(theta, run, waits)
-        found = _chances(device, lengths, *_evidence(seen, lengths, scale, reach))
-        for row, releases in enumerate(seen):
-            likely = np.zeros((2, 6))
-            for path in itertools.product((0, 1), repeat=6):
-                chance, left, drawn = first[path[0]], 0, []
-                for t, home in enumerate(path):
-                    if t:
-                        chance *= a[path[t - 1], home]
-                        left = max(left - (not waits[t - 1]), 0)
-                        left = run if home > path[t - 1] else left
-                    drawn.append(reach * (home if run == 0 else left > 0) * (not waits[t]))
-                error = np.abs(releases - drawn) / scale
-                blocks = np.split(error, np.cumsum(lengths)[:-1])
-                chance *= np.exp(-sum(one.max() for one in blocks))
-                likely[path, range(6)] += chance
-            assert found[:, row] == pytest.approx(likely[1] / likely.sum(axis=0), rel=1e-9)
-
-
-def test_typical_releases_give_less_away_the_more_noise_they_have():
-    """Hardly any noise shows who is at home; the noise of a promise next to nothing."""
-    theta = street(1, 1).models[0]
-    policy = Policy(1.0, DAY)
-    gains = []
-    for scale in (50.0, 3500.0, 50_000.0):
-        found = guess_scores(theta, policy, np.full(DAY, scale), 3500, 0, seed=1, homes=24).auc
-        assert found.gain_ci95[0] <= found.gain <= found.gain_ci95[1]
-        gains.append(found.gain)
-    assert gains[0] > 0.05 > gains[1] > 0.01 > abs(gains[2])
 
 
 def test_worlds_are_independent_and_intervals_are_over_them(small):

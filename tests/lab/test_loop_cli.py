@@ -23,7 +23,7 @@ def run(tmp_path_factory):
         "--prices",
         "exact,raw",
     )
-    found = hushgrid("loop", *words, "--sweep", "eta", "--out", out, "--json", out / "x.json")
+    found = hushgrid("loop", *words, "--out", out, "--json", out / "x.json")
     return found, out, json.loads((out / "x.json").read_text())
 
 
@@ -38,22 +38,20 @@ def test_json_has_the_promised_keys(run):
             low, high = figure["ci95"]
             assert low <= figure["mean"] <= high
     assert isinstance(values["gain"], float)
-    assert [point["value"] for point in values["sweeps"]["eta"]] == [0.05, 1.0]
     assert values["worlds"] == 2
-    for one in (values, *values["sweeps"]["eta"]):
-        peaks = {name: price["peak"]["mean"] for name, price in one["prices"].items()}
-        differs = one["against_exact"]["raw"]["peak"]
-        assert differs["mean"] == pytest.approx(peaks["raw"] - peaks["exact"])
-        assert differs["ci95"][0] < differs["mean"] < differs["ci95"][1]
+    peaks = {name: price["peak"]["mean"] for name, price in values["prices"].items()}
+    differs = values["against_exact"]["raw"]["peak"]
+    assert differs["mean"] == pytest.approx(peaks["raw"] - peaks["exact"])
+    assert differs["ci95"][0] < differs["mean"] < differs["ci95"][1]
 
 
 @pytest.mark.soak
 def test_page_tables_and_figures_are_written(run):
     found, out, values = run
     names = {path.name for path in out.iterdir()}
-    assert {"loop.md", "loop.html", "loop.json", "loop.png", "sweep_eta.svg"} <= names
+    assert {"loop.md", "loop.html", "loop.json", "loop.png"} <= names
     page = (out / "loop.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 1
     assert "<script" not in page
     assert f"{values['prices']['exact']['peak']['mean']:.4g}" in page
     assert "Loop gain under the exact price" in found.stdout
@@ -73,8 +71,6 @@ def test_a_zone_file_closes_its_loop(tmp_path):
     [
         (["--rule", "hope"], "rule is 'hope'; give one of none, follow"),
         (["--prices", "cheap"], "prices are cheap; give some of exact, raw"),
-        (["--sweep", "luck"], "sweep is 'luck'; give one of automation"),
-        (["--sweep", "houses", "--config", EXAMPLE], "sweep is 'houses' with a config"),
         (
             ["--config", EXAMPLE.with_name("sunny.toml")],
             "has homes that export, which the loop does not",

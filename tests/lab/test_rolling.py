@@ -24,8 +24,14 @@ from hushgrid.lab.comparison import (
 )
 from hushgrid.lab.datasets import Real, Recorded
 from hushgrid.lab.methods import FORECAST, MethodPromise
-from hushgrid.lab.plain import banded_load, flat_load
-from hushgrid.lab.rolling import DailySums, RollingMean, choose_sums, last_days
+from hushgrid.lab.rolling import (
+    DailySums,
+    RollingMean,
+    banded_load,
+    choose_sums,
+    flat_load,
+    last_days,
+)
 from hushgrid.report.comparison import comparison_json, guarantee_prose, recorded_table
 from tests.lab.day_source import DAYS, T, U, source
 

@@ -19,7 +19,6 @@ from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
-from hushgrid.lab.drift import welch
 from hushgrid.learning import export
 from hushgrid.learning.evaluation import (
     check_law,
@@ -40,6 +39,7 @@ from hushgrid.learning.histories import (
     with_labels,
 )
 from hushgrid.learning.learner import LearningTerms, learn
+from hushgrid.learning.weeks import welch
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.operate.template import example

@@ -6,14 +6,10 @@ Proof and golden values: docs/proofs/temporal.md.
 
 Where the noise lasts a block of steps the recursion goes from block to block
 (docs/proofs/blocks-of-steps.md); `lengths` names the blocks, each with one loss.
-
-`grows_without_end` and `growth` are about leakage that has no limit over many days.
 """
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -32,19 +28,14 @@ from hushgrid._numbers import (
     is_whole,
 )
 from hushgrid.belief.filter import (
-    Belief,
     carried_backward,
     carried_leakage,
     if_uncertain,
-    predict,
-    prior,
     transition_into,
 )
-from hushgrid.errors import ModelError, NeverMixes, PolicyError
+from hushgrid.errors import ModelError, PolicyError
 from hushgrid.mechanism.support import grouped
 from hushgrid.model.occupancy import (
-    STEPS_PER_DAY,
-    Chains,
     OccupancyModel,
     check_models,
     possible_states,
@@ -573,205 +564,3 @@ def in_logs(
         after, through = (forward[t + 1], a) if t == last[t] else (after, a @ through)
         forward[t] = losses[t] + carried_leakage(after, through, open_at[t])
     return Leakage(backward, forward, backward + forward - losses)
-
-
-def supremum(rows: ArrayLike, epsilon: float) -> float:
-    """Leakage over an endless horizon at a constant loss a step, two states.
-
-    Args:
-        rows: The transition matrix, (2, 2).
-        epsilon: Loss of every step [nats].
-
-    Returns:
-        The limit of the leakage; may be infinite.
-
-    >>> round(supremum([[0.9, 0.1], [0.2, 0.8]], 0.5), 6)
-    1.582528
-    """
-    check_epsilon(epsilon)
-    matrix = np.asarray(rows, np.float64)
-    return max(_supremum_column(float(c.max()), float(c.min()), epsilon) for c in matrix.T)
-
-
-def _supremum_column(q: float, d: float, epsilon: float) -> float:
-    if q == d:
-        return epsilon
-    growth = math.exp(epsilon)
-    if d > 0:
-        middle = d + q * growth - 1
-        root = math.sqrt(4 * d * growth * (1 - q) + middle**2)
-        return math.log((root + middle) / (2 * d))
-    if q < 1 and epsilon < math.log(1 / q):
-        return math.log((1 - q) * growth / (1 - q * growth))
-    return math.inf
-
-
-def grows_without_end(model: OccupancyModel, epsilon: float) -> Bools:
-    """For each house, whether leakage grows with every day at a constant loss a step.
-
-    It does when occupancy can fail to change for a whole day: then a distant day still adds to an
-    already huge leakage, backward or forward.
-
-    Args:
-        model: The occupancy model.
-        epsilon: Loss of every step [nats].
-
-    Returns:
-        (N,) Booleans.
-    """
-    check_epsilon(epsilon)
-    period = len(model.calendar.slots)
-    out = np.zeros(model.n_houses, np.bool_)
-    for piece in model.chains:
-        chains = np.arange(len(piece.initial))
-        law, possible = _in_the_long_run(model, piece)
-        huge = np.full(len(chains), 1e5)
-        backward, forward, open_at = huge, huge, [possible]
-        for t in range(2, period + 2):
-            a = transition_into(model, piece, chains, t)
-            possible, gain = carried_backward(backward, law, possible, a)
-            backward, law = epsilon + gain, np.einsum("bs,bsk->bk", law, a)
-            open_at.append(possible)
-        for t in range(period, 0, -1):
-            a = transition_into(model, piece, chains, t + 1)
-            forward = epsilon + carried_leakage(forward, a, open_at[t - 1])
-        grows = np.maximum(backward, forward) >= huge - 1e-6
-        out[piece.members] = grows[piece.chain_of][:, None]
-    return out
-
-
-def _in_the_long_run(model: OccupancyModel, piece: Chains) -> tuple[Floats, Bools]:
-    """Law and possible states of each chain at the beginning of a day, after 2^60 days."""
-    chains = np.arange(len(piece.initial))
-    day = np.broadcast_to(np.eye(2**piece.size), piece.transition.shape[1:])
-    moves = day > 0
-    for t in range(2, len(model.calendar.slots) + 2):
-        a = transition_into(model, piece, chains, t)
-        day, moves = day @ a, moves @ (a > 0)
-    for _ in range(60):
-        day, moves = day @ day, moves @ moves
-        day /= day.sum(axis=2, keepdims=True)
-    possible = ((piece.initial > 0)[:, None] @ moves)[:, 0]
-    return np.einsum("bs,bsk->bk", piece.initial, day), possible
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stream:
-    """Backward leakage, updated release by release.
-
-    Attributes:
-        model: The occupancy model.
-        t: Number of releases so far.
-        belief: The public law of each chain at step t, or None before the first.
-        possible: Possible states of each chain, in Booleans: a chance that underflows is possible.
-        backward: Backward leakage of each chain [nats].
-    """
-
-    model: OccupancyModel
-    t: int
-    belief: Belief | None
-    possible: tuple[Bools, ...]
-    backward: tuple[Floats, ...]
-
-    @classmethod
-    def start(cls, model: OccupancyModel) -> Stream:
-        """The stream before the first release."""
-        return cls(model, 0, None, (), ())
-
-    def step(self, epsilon: float) -> Stream:
-        """The stream after one more release with this loss."""
-        if not (is_real(epsilon) and epsilon >= 0):
-            raise PolicyError(f"epsilon is {epsilon}; give a finite loss of 0 or more.")
-        t = self.t + 1
-        belief = prior(self.model) if self.belief is None else predict(self.belief, self.model)
-        open_now, leakages = [], []
-        for p, piece in enumerate(self.model.chains):
-            possible, gain = piece.initial > 0, np.zeros(len(piece.initial))
-            if self.belief is not None:
-                a = transition_into(self.model, piece, np.arange(len(piece.initial)), t)
-                before = self.backward[p], self.belief.laws[p], self.possible[p]
-                possible, gain = carried_backward(*before, a)
-            open_now.append(possible)
-            leakages.append(if_uncertain(epsilon, possible) + gain)
-        return Stream(self.model, t, belief, tuple(open_now), tuple(leakages))
-
-    @property
-    def worst(self) -> float:
-        """The largest backward leakage of any house now."""
-        return max((float(b.max()) for b in self.backward), default=0.0)
-
-
-# ---- leakage without a limit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Growth:
-    """Leakage of the houses for which it grows without end.
-
-    Attributes:
-        houses: House numbers.
-        leakage: Largest leakage of d days of releases about any of their steps, (days, houses).
-    """
-
-    houses: Indices
-    leakage: Floats
-
-
-def growth(
-    model: OccupancyModel, epsilon: float, days: int = 7, *, steps: int = STEPS_PER_DAY
-) -> Growth:
-    """Leakage after each day, of the houses for which it grows without end; warns `NeverMixes`.
-
-    Args:
-        model: The occupancy model.
-        epsilon: Loss of every step [nats].
-        days: Number of days, 1 or more.
-        steps: Steps of a day, 1 or more.
-
-    Returns:
-        The houses and their leakage day by day.
-
-    Raises:
-        PolicyError: If `days` or `steps` is not a whole number from 1 on.
-
-    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.0, 1.0]]]])
-    >>> with warnings.catch_warnings(action="ignore", category=NeverMixes):
-    ...     growth(theta, 0.25, days=3, steps=4).leakage[:, 0].round(6).tolist()
-    [1.0, 2.0, 3.0]
-    """
-    for name, value in (("days", days), ("steps", steps)):
-        if not (is_whole(value) and value >= 1):
-            raise PolicyError(f"{name} is {value}; give a whole number, 1 or more.")
-    grows = grows_without_end(model, epsilon)
-    leakage = np.zeros((int(days), model.n_houses))
-    for p, piece in enumerate(model.chains):
-        growing = grows[piece.members[:, 0]]
-        chains, follows = np.unique(piece.chain_of[growing], return_inverse=True)
-        by_chain = _day_by_day(model, p, epsilon, leakage.shape[0], int(steps), chains)
-        leakage[:, piece.members[growing]] = by_chain[:, follows][:, :, None]
-    houses = np.flatnonzero(grows)
-    if houses.size:
-        warnings.warn(
-            f"leakage of {houses.size} of {model.n_houses} houses (the first is house {houses[0]})"
-            f" grows with every day at a loss of {epsilon:g} a step; publish less often, or give a"
-            " model in which occupancy can change.",
-            NeverMixes,
-            stacklevel=2,
-        )
-    return Growth(houses, leakage[:, houses])
-
-
-def _day_by_day(
-    model: OccupancyModel,
-    p: int,
-    epsilon: float,
-    days: int,
-    steps: int,
-    chains: NDArray[np.integer],
-) -> Floats:
-    out = np.empty((days, len(chains)))
-    for chunk in chunks(len(chains), days * steps):
-        for d in range(days):
-            e = np.full(((d + 1) * steps, 1), epsilon)
-            out[d, chunk] = of_chains(model, p, e, chains[chunk]).total.max(axis=0)
-    return out

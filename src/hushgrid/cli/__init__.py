@@ -79,7 +79,6 @@ _EXTRAS = {
         "survey": "richardsonpy",
         "mosaik": "mosaik mosaik_api_v3",
         "helics": "helics",
-        "gym": "gymnasium",
         "serve": "argon2 cryptography fastapi httpx joserfc paho prometheus_client"
         " sqlalchemy starlette uvicorn",
     }.items()

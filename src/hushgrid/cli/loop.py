@@ -51,10 +51,6 @@ def loop(
     worlds: Annotated[
         int, typer.Option(min=1, max=100, help="Independent worlds that intervals are over.")
     ] = 5,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(help="Vary automation, delay, houses, eta or epsilon; may be repeated."),
-    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, page and figures.")] = Path(
         "out/loop"
     ),
@@ -74,20 +70,14 @@ def loop(
     from hushgrid.errors import PlanError
     from hushgrid.files.results import json_text, make_folder, save_figures, svg_text, write_text
     from hushgrid.lab.flexible import Flexibility
-    from hushgrid.lab.loop import DIALS, LoopSetting, close_loops, street, turn_dial
+    from hushgrid.lab.loop import LoopSetting, close_loops, street
     from hushgrid.lab.methods import MethodPromise
     from hushgrid.model.occupancy import STEPS_PER_DAY
     from hushgrid.report import loop as report
     from hushgrid.report.comparison import comparison_page
 
-    dials = tuple(dict.fromkeys(sweep or ()))
-    for dial in dials:
-        if dial not in DIALS:
-            raise PlanError(f"sweep is {dial!r}; give one of {', '.join(DIALS)}.")
     scenario = None
     if config is not None:
-        if "houses" in dials:
-            raise PlanError("sweep is 'houses' with a config; leave one of them out.")
         file, _ = common.load_either(config, zone)
         if file.seconds * STEPS_PER_DAY != 86_400:
             raise PlanError(f"the zone's interval is {file.seconds} s; the loop has 900 s.")
@@ -104,38 +94,17 @@ def loop(
     plots = common.can_draw(json)
     make_folder(out)
 
-    def run(variant: LoopSetting, n: int, label: str, *, attack: bool = False) -> Any:
-        seeds = range(seed, seed + worlds)
-        with common.progress(label, worlds * (days + 1) * STEPS_PER_DAY) as tick:
-            return close_loops(
-                lambda world_seed: scenario or street(n, world_seed),
-                variant,
-                seeds,
-                tick,
-                attack=attack,
-            )
-
-    result = run(setting, houses, "loop, steps", attack=True)
-    sweeps = {
-        dial: [
-            (value, run(turn_dial(setting, dial, value), int(value) if dial == "houses" else houses,
-                        f"{dial} {value:g}, steps"))
-            for value in DIALS[dial]
-        ]
-        for dial in dials
-    }  # fmt: skip
-    values = report.loop_json(result, sweeps)
+    with common.progress("loop, steps", worlds * (days + 1) * STEPS_PER_DAY) as tick:
+        result = close_loops(
+            lambda world_seed: scenario or street(houses, world_seed),
+            setting,
+            range(seed, seed + worlds),
+            tick,
+        )
+    values = report.loop_json(result)
     parts = {"What was run": report.loop_prose(result), "Figures a day": report.loop_table(result)}
     figures = {"loop": report.loop_figure(result)} if plots else {}
     drawings = {"Figures a day": svg_text(figures["loop"])} if plots else {}
-    for dial, points in sweeps.items():
-        if "exact" in result.figures:
-            parts[f"Against the exact price, along {dial}"] = report.sweep_table(dial, points)
-        for value, outcome in points:
-            parts[f"{dial} = {value:g}"] = report.loop_table(outcome)
-        if plots:
-            figures[f"sweep_{dial}"] = report.sweep_figure(dial, points)
-            drawings[f"{dial} = {points[0][0]:g}"] = svg_text(figures[f"sweep_{dial}"])
     title = "The closed loop"
     text = "\n\n".join(f"## {name}\n\n{part}" for name, part in parts.items())
     paths = [

@@ -287,14 +287,13 @@ def _validate_kind(
     import numpy as np
 
     from hushgrid.files.models import hidden_fit, published_groups
-    from hushgrid.lab.drift import drift as drift_of
-    from hushgrid.lab.drift import welch
     from hushgrid.learning.em import posterior, select_homes
     from hushgrid.learning.evaluation import decoding_accuracy, estimate_trust, marginal_scores
     from hushgrid.learning.habits import Habits, stationary
     from hushgrid.learning.histories import ailments, can_be_fitted, clamped, netted
     from hushgrid.learning.learner import AUTO, LearningTerms, design_for
-    from hushgrid.learning.weeks import FIGURES, by_day, weekly_figures
+    from hushgrid.learning.weeks import FIGURES, by_day, weekly_figures, welch
+    from hushgrid.learning.weeks import drift as drift_of
 
     public = published_groups(content)
     learned_homes = {home["meter"]: home for home in content["homes"] if "prototype" in home}

@@ -44,9 +44,16 @@ from hushgrid.lab.methods import (
     hushgrid,
     part_of,
 )
-from hushgrid.lab.plain import banded_load, flat_load, yesterday
 from hushgrid.lab.pufferfish import QUILT, WASSERSTEIN
-from hushgrid.lab.rolling import EVENING, DailySums, RollingMean, choose_sums
+from hushgrid.lab.rolling import (
+    EVENING,
+    DailySums,
+    RollingMean,
+    banded_load,
+    choose_sums,
+    flat_load,
+    yesterday,
+)
 from hushgrid.lab.transforms import FOURIER, WAVELET
 from hushgrid.lab.wevent import WEVENT, WEVENT_ABSORPTION
 from hushgrid.model.laws import Clamp

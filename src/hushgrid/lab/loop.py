@@ -15,10 +15,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Bools, Floats, Int32s, UInt8s, is_real
+from hushgrid._numbers import Floats, Int32s, UInt8s, is_real
 from hushgrid.errors import PlanError
 from hushgrid.lab.flexible import HOURS, Flexibility, Homes, Market, PriceMemory
-from hushgrid.lab.memory import MEMORIES, attained_leakage, guess_scores
 from hushgrid.lab.methods import MethodPromise
 from hushgrid.lab.paper import CALENDAR, chains
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
@@ -31,7 +30,7 @@ from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.world import NOISE_STREAM, World
 from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, public_rate, tally
 from hushgrid.planning.planner import plan
-from hushgrid.statistics import Score, Summary, ratio_of_means, summarise
+from hushgrid.statistics import Summary, ratio_of_means, summarise
 
 Price = Literal["exact", "raw", "estimated", "blocks", "filtered", "flat", "tou"]
 PRICES: tuple[Price, ...] = get_args(Price)
@@ -39,7 +38,6 @@ PRIVATE: tuple[Price, ...] = ("raw", "estimated", "blocks")
 PEAK_HOURS = slice(64, 80)  # 16:00 to 20:00, dearer under the time-of-use price
 CONNECTION = 3500  # [Wh] in a step: the contract bound of a home with devices, 14 kW
 MOST_DELAY, MOST_WORLDS = 4, 100  # steps, worlds of a run
-_ATTACKED_DAYS = 4
 _PILOT_DAYS, _PILOT = 3, 0x5EED  # days at a flat price that set the tables, and their seed
 _PROBE, _PROBED = (
     0.05,
@@ -139,10 +137,6 @@ class Loop:
         noise: Scales of the noise by private price, (T,) [Wh], of the first world.
         epsilon_any: Sum of `epsilon_any` over all releases, each block once, by private price: what
             they reveal about a home at most, without any assumption.
-        attained: For an interval promise: leakage that an adversary attains (`attained_leakage`),
-            by private price and device.
-        guessed: AUC of the same adversary's guesses from typical releases (`guess_scores`), and the
-            public model's, by private price and device.
     """
 
     setting: LoopSetting
@@ -153,8 +147,6 @@ class Loop:
     gains: Floats
     noise: Mapping[str, Floats]
     epsilon_any: Mapping[str, float]
-    attained: Mapping[str, Mapping[str, float]]
-    guessed: Mapping[str, Mapping[str, Score]]
 
     @property
     def worlds(self) -> int:
@@ -379,8 +371,6 @@ def close_loops(
     setting: LoopSetting,
     seeds: Sequence[int],
     tick: Callable[[], None] = lambda: None,
-    *,
-    attack: bool = True,
 ) -> Loop:
     """Run independent worlds one after the other, each under every price.
 
@@ -389,11 +379,9 @@ def close_loops(
         setting: Devices, promise, delay, days and prices.
         seeds: One a world, up to 100.
         tick: Called after every step.
-        attack: Whether to measure what an adversary learns, in the first world.
 
     Returns:
-        The figures of all worlds. Loads, prices, noise and what an adversary learns are those of
-        the first.
+        The figures of all worlds. Loads, prices and noise are those of the first.
 
     Raises:
         PlanError: As `close_loop`, or if there are no or too many or equal seeds.
@@ -405,9 +393,7 @@ def close_loops(
         )
     result: Loop | None = None
     for seed in seeds:
-        world_loop = close_loop(
-            zone_of(seed), setting, seed=seed, tick=tick, attack=attack and result is None
-        )
+        world_loop = close_loop(zone_of(seed), setting, seed=seed, tick=tick)
         if result is None:
             result = world_loop
             continue
@@ -431,7 +417,6 @@ def close_loop(
     *,
     seed: int,
     tick: Callable[[], None] = lambda: None,
-    attack: bool = True,
 ) -> Loop:
     """Run the same homes under every price.
 
@@ -441,7 +426,6 @@ def close_loop(
         setting: Devices, promise, delay, days and prices.
         seed: Seed of homes, wants and noise.
         tick: Called after every step.
-        attack: Whether to measure what an adversary learns.
 
     Returns:
         The figures by price, of one world. The gain is NaN without the exact price.
@@ -496,11 +480,6 @@ def close_loop(
     reported_arms = {name: arms[name] for name in setting.prices}
     measured = [float(np.mean(day)) if day else math.nan for day in gains[1:]]
     private = {name: arm for name, arm in reported_arms.items() if name in PRIVATE}
-    attacks: dict[Price, _Learnt] = {}
-    for name, arm in private.items():
-        twins = [x for x in attacks if arms[x].scales == arm.scales]  # with the same releases
-        if attack:
-            attacks[name] = attacks[twins[0]] if twins else _attacks(arm, scenario, setting, seed)
     return Loop(
         setting,
         n,
@@ -510,47 +489,7 @@ def close_loop(
         np.array([measured]),
         {name: np.array(arm.scales)[DAY:] for name, arm in private.items()},
         {name: arm.epsilon_any for name, arm in private.items()},
-        {name: worst for name, (worst, _) in attacks.items()},
-        {name: typical for name, (_, typical) in attacks.items()},
     )
-
-
-_Learnt = tuple[dict[str, float], dict[str, Score]]
-
-
-def _attacks(arm: _Arm, scenario: Scenario, setting: LoopSetting, seed: int) -> _Learnt:
-    """Worst and typical, by device; nothing for another promise, or where homes move together."""
-    model = scenario.models[0]
-    if setting.promise.secret != "interval" or model.chains[0].size > 1 or arm.state is None:
-        return {}, {}
-    steps = min(_ATTACKED_DAYS * DAY, len(arm.scales))
-    scale, policy = np.array(arm.scales)[:steps], arm.state.policy.first(steps)
-    reach = int(scenario.zone.bound.max())
-    worst = {
-        name: attained_leakage(model, policy, scale, reach, run) for name, run in MEMORIES.items()
-    }
-    devices: list[tuple[str, int, Bools | None]] = [
-        *((name, run, None) for name, run in MEMORIES.items()),
-        (WAITING, MEMORIES["car"], _dear(arm, steps)),
-    ]
-    typical = {
-        name: guess_scores(model, policy, scale, reach, run, seed=seed, waits=waits).auc
-        for name, run, waits in devices
-    }
-    return worst, typical
-
-
-WAITING = "car that waits"  # while the price in force is above the mean of the last day
-
-
-def _dear(arm: _Arm, steps: int) -> Bools:
-    """(steps,): whether the price in force is above the mean of the last day's prices."""
-    prices = np.array(arm.memory.prices)
-    sums = np.concatenate([[0.0], np.cumsum(prices)])
-    first = np.maximum(np.arange(steps) - DAY, 0)
-    counts = np.maximum(np.arange(steps) - first, 1)
-    usual = (sums[np.arange(steps)] - sums[first]) / counts
-    return np.asarray(prices[:steps] > usual)
 
 
 def _figures(arm: _Arm, flat: Floats) -> dict[str, Floats]:
@@ -586,32 +525,3 @@ def _rank_correlation(a: Floats, b: Floats) -> float:
 
     ranks = rankdata([a, b], axis=1)
     return float(np.corrcoef(ranks)[0, 1]) if (ranks.std(axis=1) > 0).all() else 0.0
-
-
-DIALS: Mapping[str, tuple[float, ...]] = {  # what a sweep varies
-    "automation": (0.0, 0.25, 0.5, 0.75, 1.0),
-    "delay": (0, 1, 2, 3, 4),
-    "houses": (300, 1000, 3000, 10_000),
-    "eta": (0.05, 1.0),
-    "epsilon": (0.3, 1.0, 3.0, 10.0),
-}
-
-
-def turn_dial(setting: LoopSetting, dial: str, value: float) -> LoopSetting:
-    """The setting with one dial at another value.
-
-    Args:
-        setting: The setting.
-        dial: One of DIALS; `houses` leaves the setting as it is.
-        value: The value.
-
-    Returns:
-        The changed setting.
-    """
-    if dial == "automation":
-        return replace(setting, flexible=replace(setting.flexible, automation=value))
-    if dial == "epsilon":
-        return replace(setting, promise=replace(setting.promise, epsilon=value))
-    if dial == "delay":
-        return replace(setting, delay=int(value))
-    return replace(setting, eta=value) if dial == "eta" else setting

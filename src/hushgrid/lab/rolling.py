@@ -1,6 +1,8 @@
-"""Means of the last days of the same kind: prices from yesterday's loads, without a filter.
+"""Prices without a filter: means of the last days of the same kind, yesterday's loads, flat ones.
 
-From true loads they promise nothing. From one noisy sum a day they keep the promise: a home's
+Flat prices and those by time of use say nothing about the days that they are charged for.
+
+From true loads means promise nothing. From one noisy sum a day they keep the promise: a home's
 readings of a day are added and cut, so that its whole day moves the sum by at most the cut, and the
 noise of every day counts as one block of steps over the days that follow each other.
 """
@@ -139,3 +141,62 @@ class RollingMean:
         if self.sums is None or not len(over):
             return None
         return np.asarray(float(self.sums[over].mean()) * profile / max(float(profile.sum()), 1.0))
+
+
+BANDS = (0, 7, 16, 20, 24)  # [h]: night, day, evening, late; a price for each
+
+
+def flat_load(source: Recorded, profile: Floats) -> Floats:
+    """The load that a flat price is set for.
+
+    Args:
+        source: The recorded days.
+        profile: (T,): mean loads of the days before, or the model's [Wh].
+
+    Returns:
+        (T,): the published usual load of the homes where it is given, else the mean of the profile
+        [Wh].
+    """
+    homes = source.scenarios[0].zone.n_houses
+    level = source.published * homes if source.published else float(profile.mean())
+    return np.full(len(profile), level)
+
+
+def banded_load(source: Recorded, profile: Floats) -> Floats:
+    """The load that prices by time of use are set for.
+
+    Args:
+        source: The recorded days.
+        profile: (T,): mean loads of the days before, or the model's [Wh].
+
+    Returns:
+        (T,): a level for each of the bands, with the ratios of the profile and the mean of
+        `flat_load` [Wh].
+    """
+    hours = np.arange(len(profile)) * 24 / len(profile)
+    band = np.searchsorted(BANDS[1:-1], hours, side="right")
+    sums = np.bincount(band, profile, len(BANDS) - 1)
+    counts = np.bincount(band, minlength=len(BANDS) - 1)
+    levels = (sums / np.maximum(counts, 1))[band]
+    return np.asarray(levels * flat_load(source, profile) / max(float(profile.mean()), 1.0))
+
+
+def yesterday(
+    source: Recorded, loads: Floats, number: int, *, ahead: bool = False
+) -> Floats | None:
+    """The true loads of the last day that is over.
+
+    Args:
+        source: The recorded days.
+        loads: (days, T): true loads of the days before and of the recorded ones [Wh].
+        number: The day.
+        ahead: Before 18:00 of the day before it, which is then not over.
+
+    Returns:
+        (T,): loads [Wh]; None before any day is over.
+    """
+    parts = (source,) if source.before is None else (source.before, source)
+    date = np.concatenate([part.date for part in parts])
+    at = len(date) - len(source.date) + number
+    over = np.flatnonzero(date[:at] < date[at] - int(ahead))
+    return loads[over[-1]] if len(over) else None

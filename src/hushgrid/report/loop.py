@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,11 @@ from hushgrid.lab.flexible import HOURS
 from hushgrid.lab.loop import FIGURES, Loop
 from hushgrid.report._figures import finish, panels, table
 from hushgrid.report.promise import finite_or_none
-from hushgrid.statistics import Score, Summary
+from hushgrid.statistics import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Sweep = Sequence[tuple[float, Loop]]
 
 _LABELS = {
     "peak": "peak [kW]",
@@ -47,12 +45,11 @@ def _numbers(summary: Summary) -> dict[str, Any]:
     }
 
 
-def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str, Any]:
+def loop_json(loop: Loop) -> dict[str, Any]:
     """The figures of a loop.
 
     Args:
         loop: The loop.
-        sweeps: Loops at other values, by dial.
 
     Returns:
         The figures (docs/loop.md).
@@ -68,23 +65,6 @@ def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str
         "delay": setting.delay,
         "smooth": setting.smooth,
         "flexible": asdict(setting.flexible),
-        **_prices(loop),
-        "noise": {name: float(values.mean()) for name, values in loop.noise.items()},
-        "epsilon_any": dict(loop.epsilon_any),
-        "attained": {name: dict(values) for name, values in loop.attained.items()},
-        "guessed": {
-            name: {device: asdict(score) for device, score in values.items()}
-            for name, values in loop.guessed.items()
-        },
-        "sweeps": {
-            dial: [{"value": value, **_prices(swept_loop)} for value, swept_loop in loops]
-            for dial, loops in (sweeps or {}).items()
-        },
-    }
-
-
-def _prices(loop: Loop) -> dict[str, Any]:
-    return {
         "prices": {
             name: {figure: _numbers(loop.summary(name, figure)) for figure in FIGURES}
             for name in loop.figures
@@ -100,6 +80,8 @@ def _prices(loop: Loop) -> dict[str, Any]:
         },
         "gain": finite_or_none(loop.gain.mean),
         "gain_ci95": [finite_or_none(end) for end in loop.gain.ci95],
+        "noise": {name: float(values.mean()) for name, values in loop.noise.items()},
+        "epsilon_any": dict(loop.epsilon_any),
     }
 
 
@@ -118,25 +100,6 @@ _COMPARED = ("peak", "ramp", "switches", "generation")  # the figures of a compa
 def _percent(summary: Summary) -> str:
     low, high = summary.ci95
     return f"{100 * summary.mean:+.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def sweep_table(dial: str, loops: Sweep) -> str:
-    """Differences to the exact price in the same worlds along a dial, with 95 % intervals.
-
-    Args:
-        dial: What varies.
-        loops: The loops by value.
-
-    Returns:
-        The table.
-    """
-    rows: list[tuple[str, ...]] = [(dial, "price", *(_LABELS[name] for name in _COMPARED), "gain")]
-    for value, loop in loops:
-        gain = f"{loop.gain.mean:.2f} ({loop.gain.ci95[0]:.2f} to {loop.gain.ci95[1]:.2f})"
-        for name in _others(loop):
-            cells = (_percent(loop.relative(name, figure)) for figure in _COMPARED)
-            rows.append((f"{value:g}", name, *cells, gain))
-    return table(rows)
 
 
 def loop_table(loop: Loop) -> str:
@@ -191,14 +154,6 @@ def loop_prose(loop: Loop) -> str:
             lines.append(f"- {effect}, {price} against {base}: {_difference(loop, price, base)}.")
     if loop.noise:
         lines.append(_PROMISE)
-        lines += [
-            _attained(name, figures, s.promise.epsilon)
-            for name, figures in _once(loop.attained).items()
-            if figures
-        ]
-        lines += [
-            _guessed(name, figures) for name, figures in _once(loop.guessed).items() if figures
-        ]
         bounds = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
         lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {bounds}.")
     if loop.noise and s.eta < 1:
@@ -215,35 +170,6 @@ _PROMISE = (
     " occupancy alone, and that occupancy does not react to prices. Devices with memory violate"
     " the first."
 )
-
-
-def _attained(name: str, attained: Mapping[str, float], epsilon: float) -> str:
-    figures = ", ".join(f"{value:.2f} ({device})" for device, value in attained.items())
-    return (
-        f"- {name}: an adversary that knows all other readings and a device's rule attains"
-        f" {figures}, where {epsilon:g} is promised. Without memory: draws its bound while"
-        " occupied; appliance and car: for 1 and 12 hours once the home is entered."
-    )
-
-
-def _once(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Prices with the same releases together."""
-    names: dict[str, list[str]] = {}
-    for name, values in figures.items():
-        names.setdefault(repr(values), []).append(name)
-    return {" and ".join(prices): figures[prices[0]] for prices in names.values()}
-
-
-def _guessed(name: str, scores: Mapping[str, Score]) -> str:
-    figures = ", ".join(
-        f"{score.value:.3f} for {score.prior:.3f} ({device}: {score.gain:+.4f},"
-        f" {score.gain_ci95[0]:+.4f} to {score.gain_ci95[1]:+.4f})"
-        for device, score in scores.items()
-    )
-    return (
-        f"- {name}: after typical releases the same adversary has an AUC about who is at home of"
-        f" {figures}; the second is the public model's."
-    )
 
 
 def _worlds(loop: Loop) -> str:
@@ -279,41 +205,4 @@ def loop_figure(loop: Loop) -> Figure:
     below.set(ylabel="price in force [currency/kWh]", xlabel="hours")
     for axes in (above, below):
         finish(axes)
-    return figure
-
-
-def sweep_figure(dial: str, loops: Sweep) -> Figure:
-    """Peak, ramp and switching along a dial with 95 % intervals, against the exact price if it ran.
-
-    Args:
-        dial: What varies.
-        loops: The loops by value.
-
-    Returns:
-        The figure.
-    """
-    figures = ("peak", "ramp", "switches")
-    figure, all_axes = panels(len(figures), 7.2)
-    at, prices = np.array([value for value, _ in loops]), _others(loops[0][1])
-    for axes, name in zip(all_axes, figures, strict=True):
-        for price in prices or loops[0][1].figures:
-            summaries = [
-                loop.relative(price, name) if prices else loop.summary(price, name)
-                for _, loop in loops
-            ]
-            per = np.array(
-                [0.01 if prices else 1 if name == "switches" else loop.houses for _, loop in loops]
-            )
-            mean = np.array([summary.mean for summary in summaries]) / per
-            half = (
-                np.array([(summary.ci95[1] - summary.ci95[0]) / 2 for summary in summaries]) / per
-            )
-            axes.errorbar(at, mean, half, label=price, color=_COLORS[price], capsize=2, marker="o",
-                          markersize=3, linewidth=1.1)  # fmt: skip
-        unit = " a home" if name != "switches" else ""
-        axes.set_ylabel(f"{name} against exact [%]" if prices else _LABELS[name] + unit)
-        if dial in ("houses", "epsilon"):
-            axes.set_xscale("log")
-        finish(axes)
-    all_axes[-1].set_xlabel(dial)
     return figure

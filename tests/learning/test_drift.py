@@ -11,11 +11,10 @@ import pytest
 
 from hushgrid.cli import main
 from hushgrid.files.readings import read_histories
-from hushgrid.lab.drift import NEIGHBOURS, drift
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import DAY, Histories
 from hushgrid.learning.learner import LearningTerms, learn
-from hushgrid.learning.weeks import FIGURES, weekly_figures
+from hushgrid.learning.weeks import FIGURES, NEIGHBOURS, drift, weekly_figures
 from tests.learning.homes import BEGINS, csv, histories, lived_in
 from tests.learning.options import learn_words
 
