@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hushgrid.stores.ledger.records import (
+from hushgrid.stores.ledger.entries import (
     ChargeRecord,
     GapRecord,
     GenesisRecord,

@@ -14,11 +14,8 @@ from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.intake.readings import Register
-from hushgrid.stores.ledger.records import (
-    LedgerState,
-    TransferRecord,
-    unmatched,
-)
+from hushgrid.stores.ledger.entries import TransferRecord
+from hushgrid.stores.ledger.state import LedgerState, unmatched
 from tests.curator.borders import FIRST, HOUR, Street, exact, zone_of
 from tests.curator.moved_houses import HORIZON, QUARTER, run, said, states, street
 from tests.curator.setups import BEGINS

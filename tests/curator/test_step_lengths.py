@@ -22,7 +22,7 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold, follow
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http import prices
 from hushgrid.web.prices import History

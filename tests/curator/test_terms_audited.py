@@ -20,11 +20,8 @@ from hushgrid.files.weeks import placed
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import (
-    GapRecord,
-    Record,
-    TransferRecord,
-)
+from hushgrid.stores.ledger.entries import GapRecord, TransferRecord
+from hushgrid.stores.ledger.records import Record
 from tests.curator.borders import FIRST, HOUR, from_file, zone_of
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import service, two_registers

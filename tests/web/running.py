@@ -18,7 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushgrid import SimulatedNoise
 from hushgrid.files.deployment import Deployment, Http, OpenAdr
 from hushgrid.operate.process import Process
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from tests.curator.worlds import deployment, service
 from tests.web.brokers import Broker

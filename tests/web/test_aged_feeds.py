@@ -18,7 +18,7 @@ import pytest
 from hushgrid.curator.curator import utc
 from hushgrid.files.deployment import Charges, Mqtt, ZoneService
 from hushgrid.model.zone import FeedIn
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.models import Evcc
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.mqtt import MqttPrices, hang_up

@@ -21,7 +21,7 @@ from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Charges, Mqtt, Season
 from hushgrid.files.service_file import load_deployment
 from hushgrid.model.zone import FeedIn
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.mqtt import hang_up

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Readings
     from hushgrid.report.bill import BillRates
-    from hushgrid.stores.ledger.records import ReleaseRecord
+    from hushgrid.stores.ledger.entries import ReleaseRecord
 
 
 def bill(

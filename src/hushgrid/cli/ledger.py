@@ -13,7 +13,7 @@ from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
     from hushgrid.stores.ledger.chain import ChainReport
-    from hushgrid.stores.ledger.records import LedgerState
+    from hushgrid.stores.ledger.state import LedgerState
 
 
 app = typer.Typer(

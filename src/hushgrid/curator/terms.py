@@ -30,17 +30,10 @@ from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import State, init
 from hushgrid.stores.ledger import is_there, open_store
 from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, fold
-from hushgrid.stores.ledger.records import (
-    HOUSE_DIGITS,
-    ChargeRecord,
-    LedgerState,
-    Record,
-    StatedModels,
-    TermsRecord,
-    TransferRecord,
-    canonical,
-    terms_name,
-)
+from hushgrid.stores.ledger.entries import ChargeRecord, TermsRecord, TransferRecord, terms_name
+from hushgrid.stores.ledger.records import Record, canonical
+from hushgrid.stores.ledger.rules import HOUSE_DIGITS, StatedModels
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import Ledger, Signer
 from hushgrid.stores.meters.columns import IntervalSource
 

@@ -16,7 +16,8 @@ from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import LedgerState, TransferRecord
+from hushgrid.stores.ledger.entries import TransferRecord
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load
 

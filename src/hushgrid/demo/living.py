@@ -60,7 +60,7 @@ from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.statistics import next_one
 from hushgrid.stores.clients import new_secret
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.server import Server, SwappableApp
 

@@ -31,7 +31,7 @@ from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.prices import discovery
 
 log = logging.getLogger("hushgrid.mqtt")

@@ -31,7 +31,8 @@ from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.stores.ledger.records import ReleaseRecord, Releases
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.releases import Releases
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
@@ -778,7 +779,8 @@ class History:
         if releases and releases[-1].start >= release.start:
             return False
         releases.append(release)
-        del releases.items[:-KEPT]
+        if len(releases) > KEPT:
+            self._releases[zone] = releases[-KEPT:]
         return True
 
     def newest(self, zone: str) -> ReleaseRecord | None:

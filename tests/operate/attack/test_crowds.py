@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import KINDS
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.http import common, readings
 from hushgrid.web.http import prices as feeds_module

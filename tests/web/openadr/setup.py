@@ -16,7 +16,7 @@ from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http, OpenAdr, ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import VtnStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hushgrid.curator.curator import Publisher, utc
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.prices import Feed, Series
 
 

@@ -43,7 +43,7 @@ from hushgrid.curator.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.curator.ingest import Receipt
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.models import Source
 
 RETRY = {"Retry-After": "5"}

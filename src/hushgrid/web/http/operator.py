@@ -34,7 +34,7 @@ from hushgrid.curator.promise import promise_content
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.meters.columns import Interval
 from hushgrid.web.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.web.http.middleware import BY_SESSION, scopes

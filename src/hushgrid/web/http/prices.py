@@ -31,7 +31,7 @@ from hushgrid.curator.promise import promise_json, tradeoff_json
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.extensions import by_key
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http import models
 from hushgrid.web.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
 from hushgrid.web.http.languages import translate

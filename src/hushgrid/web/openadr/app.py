@@ -33,7 +33,7 @@ from hushgrid.curator.curator import PresentPrices
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
 from hushgrid.stores.clients import OPENADR, Grant
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
 from hushgrid.web.http.common import (
     ERRORS,

@@ -30,7 +30,7 @@ from hushgrid.curator.curator import price, utc
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.stores.clients import Grant
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import (
     FullError,
     Kind,
