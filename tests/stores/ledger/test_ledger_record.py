@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger import entries, records, rules
+from hushgrid.stores.ledger import entries, rules
 from hushgrid.stores.ledger.records import canonical, from_fields, from_line, seal
 from tests.stores.ledger.ledgers import KEY, lines_of, read, sealed, story
 
