@@ -41,8 +41,7 @@ from hushgrid.stores.ledger.rules import AccountRows
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness, open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
-from hushgrid.stores.meters import open_meters
-from hushgrid.stores.meters.columns import IntervalSource
+from hushgrid.stores.meters import MeterStore, open_meters
 from hushgrid.stores.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
@@ -58,7 +57,7 @@ _NAME_IT = (
 def note_loss(
     service: ZoneService,
     ledger: Ledger,
-    meters: IntervalSource | None,
+    meters: MeterStore | None,
     now: float,
     *,
     has_lost_terms: bool = False,
