@@ -40,15 +40,9 @@ from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.planner import Task
 from hushgrid.planning.windows import window_loss
-from hushgrid.stores.ledger.records import (
-    AccountRows,
-    LedgerState,
-    RecordedAccount,
-    RecordedWindows,
-    ReleaseRecord,
-    TransferRecord,
-    WindowRows,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.rules import AccountRows, WindowRows
+from hushgrid.stores.ledger.state import LedgerState, RecordedAccount, RecordedWindows
 
 Figures = tuple[IntervalAccount, ...]  # one for each model, with a row for each chain
 
