@@ -117,7 +117,7 @@ class Provenance(FileTable):
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(
-        {"by", "law", "prior", "days", "months", "seasons", "bound_by"}
+        {"by", "law", "prior", "days", "seasons", "bound_by"}
     )
 
     origin: Annotated[Origin, fix(_ORIGINS)] = "public"
