@@ -18,6 +18,7 @@ import pytest
 from hushgrid import Policy, SimulatedNoise, init, step
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge, Values, informed
+from hushgrid.curator.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import ZoneService
@@ -31,7 +32,6 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
-from hushgrid.web.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.prices import Forecaster
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
