@@ -36,7 +36,7 @@ from hushgrid.lab.attack import record
 from hushgrid.lab.methods import MethodPromise, MethodSetting
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http import server as staging
 from hushgrid.web.http.server import SwappableApp
 from tests.web.http.faces import Face

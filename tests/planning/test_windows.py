@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -97,13 +98,20 @@ def test_lengths_that_are_tried_divide_a_week() -> None:
     assert all(672 % length == 0 for length in fortnight)
 
 
+@lru_cache(maxsize=64)
+def own_loads(seed: int, weeks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Time of day, weekends and loads relative to 1 MWh of some weeks."""
+    steps = np.arange(weeks * WEEK)
+    place, weekend = steps % 48 / 48, steps // 48 % 7 >= 5
+    return place, weekend, drawn_loads(OWN, 0.5, place, weekend, np.random.default_rng(seed))
+
+
 def squared_error(
     length: int, ratio: float, seed: int, bank: tuple[Spreads, ...] = (OWN,), weeks: int = 15
 ) -> float:
     """The squared error of a filter on drawn loads of 1 MWh, from the fourth week on."""
-    steps = np.arange(weeks * WEEK)
-    place, weekend = steps % 48 / 48, steps // 48 % 7 >= 5
-    load = drawn_loads(OWN, 0.5, place, weekend, np.random.default_rng(seed))
+    place, weekend, load = own_loads(seed, weeks)
+    steps = np.arange(len(load))
     count, base = -(-len(steps) // length), np.full(len(steps), 1e6)
     noise = SimulatedNoise(seed).blocks(ratio * 1e6, length, count).ravel()[: len(steps)]
     seen = SeenLoads(

@@ -39,7 +39,7 @@ from hushgrid.report.promise import (
     stability_line,
     verdict,
 )
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 
 DAY = 86_400  # [s]
 

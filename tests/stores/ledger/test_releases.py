@@ -9,8 +9,9 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.stores.ledger import records
-from hushgrid.stores.ledger.records import ReleaseRecord, Releases, UnreadRelease
+from hushgrid.stores.ledger import releases as module
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.releases import Releases, UnreadRelease
 
 ROW = [[0.1, 0.0, 0.4, -1.0, 1.0]]
 BODY = {
@@ -44,7 +45,7 @@ def test_the_newest_account_is_found_at_the_first_and_at_a_later_look(
 
 def test_few_are_read() -> None:
     releases = Releases(UnreadRelease(row(n, account=n == 7)) for n in range(1, 1001))
-    with mock.patch.object(records, "from_verified", wraps=records.from_verified) as read:
+    with mock.patch.object(module, "from_verified", wraps=module.from_verified) as read:
         newest = releases.newest("account")
         assert newest is not None
         assert newest.seq == 7
