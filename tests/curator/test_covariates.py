@@ -266,7 +266,7 @@ def test_values_of_a_file_and_a_dead_source(tmp_path: Path) -> None:
     sources.start()
     try:
         assert until(lambda: ask(BEGINS) == {"temperature": 3.5})
-        for body in (b"value\n3\n", b"<html>", _point(float("inf"))):
+        for body in (b"value\n3\n", b"\xff", _point(float("inf"))):
             path.write_bytes(body)
             before = _failures(metrics)
             assert until(lambda before=before: _failures(metrics) > before + 2)  # type: ignore[misc]
