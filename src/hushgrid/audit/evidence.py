@@ -22,6 +22,7 @@ from hushgrid.mechanism.release import (
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, offset_tariff
+from hushgrid.planning.planner import assumptions
 
 
 class OtherWeeks(Protocol):
@@ -81,6 +82,8 @@ class Terms:
             gives the promise.
         name: What records call these terms; None: the digest of the mechanism's.
         meters: How many meters the houses have together; None: one each.
+        figures: What the promise lets prices say, `leakage` and `covers`, as its service states it;
+            None where no service file gives the promise.
     """
 
     zone: Zone
@@ -104,6 +107,7 @@ class Terms:
     window_steps: int | None = None
     name: str | None = None
     meters: int | None = None
+    figures: Callable[[], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -131,6 +135,12 @@ class Terms:
     def for_zone(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""
         return replace(self, zone=Zone(zone, self.zone.bound, self.zone.export))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold for the promise to hold."""
+        exports, models = self.zone.offset > 0, len(self.models)
+        return assumptions(self.secret, self.policy, self.consumption, models, exports=exports)
 
     @property
     def promised(self) -> float:

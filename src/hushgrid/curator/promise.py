@@ -191,7 +191,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "currency": zone.currency,
         "tariff": terms,
         "error": expected_error(zone),
-        **_outlook_json(zone),
+        **outlook_figures(zone),
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
@@ -205,8 +205,15 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
     return {"alpha": rate.alpha, "beta": rate.beta, "floor": rate.floor, "cap": cap}
 
 
-def _outlook_json(zone: ZoneService) -> dict[str, Any]:
-    """What one price, a day's and a week's say about one interval; what the promise covers."""
+def outlook_figures(zone: ZoneService) -> dict[str, Any]:
+    """What one price, a day's and a week's say about one interval; what the promise covers.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        The keys that /v1/promise and a certificate share: `leakage` and `covers`.
+    """
     try:
         zone_outlook = outlook(zone)
     except HushgridError:
@@ -315,7 +322,9 @@ def outlook(zone: ZoneService) -> Outlook:
         seconds=zone.seconds,
         window=window_steps(zone),
     )
-    leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
+    leakage = week = None
+    if promise.secret != "window":  # which uses no model: what a day's prices say is in `covers`
+        leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
         plan,
         promise.secret,
