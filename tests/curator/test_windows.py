@@ -345,6 +345,6 @@ def test_the_noise_of_a_window_is_explained_without_a_model(tmp_path: Path) -> N
     inside = Inside(calibration.scale, calibration.epsilon, calibration.epsilon_any, 0, 0, 4)
     text = explanation(zone, inside)
     assert "model" not in text
-    (cut,) = zone.policy.clamp
+    cut = int(zone.scenario.consumption.clamp_ends(zone.policy.clamp)[1, 0])
     assert text.startswith(f"House 0 (meter {zone.meters[0]}, contract ")
     assert f", readings cut at {cut:,} Wh) needs the most noise" in text
