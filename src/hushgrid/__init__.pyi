@@ -43,8 +43,6 @@ from hushgrid.mechanism.noise import Noise as Noise
 from hushgrid.mechanism.noise import SecureNoise as SecureNoise
 from hushgrid.mechanism.noise import SimulatedNoise as SimulatedNoise
 from hushgrid.mechanism.policy import Even as Even
-from hushgrid.mechanism.policy import Gaussian as Gaussian
-from hushgrid.mechanism.policy import Negligible as Negligible
 from hushgrid.mechanism.policy import PerStep as PerStep
 from hushgrid.mechanism.policy import Policy as Policy
 from hushgrid.mechanism.policy import Schedule as Schedule

@@ -33,9 +33,7 @@ def test_jumps_are_published_within_epsilon() -> None:
     """A load that jumps now and then, from the scales that an observer sees."""
     n, horizon, epsilon = 500, 48, 40.0
     scenario = paper.scenario(0.0, 1, n=n)
-    ready = WEVENT.prepare(
-        MethodSetting.of(scenario, MethodPromise("trajectory", epsilon), horizon)
-    )
+    ready = WEVENT.prepare(MethodSetting.of(scenario, MethodPromise("interval", epsilon), horizon))
     assert isinstance(ready, Ready)
     load = np.repeat([100_000, 400_000, 150_000, 350_000], horizon // 4)
     made = ready.publish(load, np.random.SeedSequence([3]))

@@ -198,7 +198,7 @@ def test_whole_days_count_as_often_as_a_window_touches_them(
     setting = MethodSetting.of(world, promise, T, run=world)
     assert setting.day_epsilon == pytest.approx(1 / touched)
     ready = method.prepare(setting)
-    alone = method.prepare(MethodSetting.of(world, MethodPromise("trajectory", 1 / touched), T))
+    alone = method.prepare(MethodSetting.of(world, MethodPromise("interval", 1 / touched), T))
     assert isinstance(ready, Ready)
     assert isinstance(alone, Ready)
     assert ready.scale == pytest.approx(alone.scale)
@@ -276,7 +276,7 @@ def test_publications_of_earlier_days_count(method: Method) -> None:
     assert np.count_nonzero(spent) > 6
     worst = max(spent[i : i + window].sum() for i in range(len(spent) - window + 1))
     assert worst + window * probe <= epsilon * (1 + 1e-9)
-    apart = method.prepare(MethodSetting.of(days.scenarios[0], MethodPromise("trajectory", 1.0), T))
+    apart = method.prepare(MethodSetting.of(days.scenarios[0], MethodPromise("interval", 1.0), T))
     assert isinstance(apart, Ready)
     assert apart.publish_on is None
 

@@ -81,7 +81,7 @@ def test_no_promise_costs_more_noise_than_it_needs(
     shared = blocks_of(horizon, length, 1.0) if length > 1 else Even()
     policy = Policy(1.0, horizon=horizon, schedule=shared)
     task = Task(([theta], zone, laws), tariff, policy, 1.0)
-    each = _largest(task, spending(task, "interval", 0.0), [1.0] * horizon, 1.0)
+    each = _largest(task, spending(task, "interval"), [1.0] * horizon, 1.0)
     assert each[0] == pytest.approx(golden, abs=5e-5)
     stated = task.most(each)
     lengths = shared.lengths * 20

@@ -92,7 +92,6 @@ def without_noise(release: Release, readings: Int32s, scenario: Scenario) -> Rel
         rate=optimal_rate(load, scenario.tariff),
         scale=0.0,
         epsilon=np.inf,
-        delta=0.0,
         epsilon_any=np.inf,
         rule="open",
         noise="none",

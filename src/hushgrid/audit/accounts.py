@@ -308,7 +308,7 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """
     for before, after in zip(evidence.weeks, evidence.weeks[1:], strict=False):
         terms = digests.get(after.digest)
-        if terms is not None and terms.secret != "trajectory" and terms.budget is None:
+        if terms is not None and terms.budget is None:
             continue
         inside = after.first < before.first + before.steps
         same_terms = (before.digest, before.seconds) == (after.digest, after.seconds)

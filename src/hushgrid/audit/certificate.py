@@ -225,7 +225,7 @@ def certify(
         ()
         if first_terms is None
         else assumptions(
-            "trajectory",
+            "interval",
             first_terms.policy,
             first_terms.consumption,
             len(first_terms.models),

@@ -248,10 +248,6 @@ def _noise_of(scenario: Scenario, policy: Policy) -> tuple[NoiseBlocks, float]:
     from hushgrid.errors import PlanError
     from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 
-    if not policy.schedule.per_release:
-        raise PlanError(
-            "policy has Gaussian noise, which the absence attack does not know; leave it out."
-        )
     zone, _, models, consumption = scenario.terms
     scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy)
     scales = scheduler.scales()

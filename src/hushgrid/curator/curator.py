@@ -44,7 +44,7 @@ from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.policy import NoiseName, Schedule
+from hushgrid.mechanism.policy import Schedule
 from hushgrid.mechanism.release import (
     Mode,
     PreparedNoise,
@@ -225,10 +225,9 @@ class Inside:
         if draws is None:
             return cls(None, None, None, None, None, None, away)
         calibration = draws.calibration
-        law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
-            law, steps = schedule.noise, schedule.block(calibration.t).get("length", 1)
+            steps = schedule.block(calibration.t).get("length", 1)
         return cls(
             calibration.scale,
             calibration.epsilon,
@@ -237,7 +236,7 @@ class Inside:
             calibration.model,
             len(calibration.protected),
             away,
-            noise_spread(law, calibration.scale, steps),
+            noise_spread(calibration.scale, steps),
         )
 
 

@@ -163,11 +163,8 @@ def versions(
     if recording.truth is None or scenario.consumption.reacts:
         return result
     result = {"open": Version(_open(scenario, recording))} | result
-    schedule = policy.schedule
-    if not schedule.per_release:
-        return result
-    single = per_step(schedule.epsilons) if schedule.lengths else schedule.protecting_all()
-    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=single)
+    schedule = per_step(policy.schedule.epsilons)
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=schedule)
     rules = {"naive": Naive(), "paper": None}
     versions_by_rule = {
         name: Version(_publish(scenario, plain, recording.truth, rule, seed))

@@ -29,7 +29,6 @@ from hushgrid.lab.methods import (
     BOUND,
     BOUND_FITTED,
     BOUND_INDEPENDENT,
-    DPHMM,
     FORECAST,
     GROUP,
     HUSHGRID_ETA0,
@@ -44,7 +43,7 @@ from hushgrid.lab.methods import (
     hushgrid,
     part_of,
 )
-from hushgrid.lab.pufferfish import QUILT, WASSERSTEIN
+from hushgrid.lab.pufferfish import DPHMM, QUILT, WASSERSTEIN
 from hushgrid.lab.rolling import (
     EVENING,
     DailySums,
@@ -613,7 +612,7 @@ class Comparison(Tabular):
 
     def __repr__(self) -> str:
         promise = self.promise
-        words = promise_words(promise.secret, promise.epsilon, promise.delta, promise.window, None)
+        words = promise_words(promise.secret, promise.epsilon, promise.window, None)
         counts = count_of("method", len(self.names)), count_of("day", self.days)
         return brief(self, count_of("house", self.n_houses), words, *counts, names=())
 

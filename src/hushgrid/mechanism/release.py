@@ -84,17 +84,16 @@ class Release:
         put_back: Expected energy above the clamp [Wh], less what is expected below its lower ends.
         estimate: The public's best estimate of the load [Wh], where the policy makes one.
         rate: Published rate [currency/kWh].
-        scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
+        scale: Scale of the noise [Wh].
         epsilon: Loss of the most exposed house [nats], under the policy's trust and the rules
             `block` and `union`, whichever rules set the noise. Where the noise lasts a block of
             steps, this and `epsilon_any` are the block's.
-        delta: Probability of a state at which its house is left out (policy negligible).
         epsilon_any: Loss of any house (or block) for any consumption [nats].
         rule: The policy's rules in a few words.
         digest: Digest of zone, tariff, models and policy.
         simulated: Whether the noise has a seed.
-        noise: Law of the noise: `laplace`, `gaussian`, `block` (one that lasts a block of steps),
-            or `none` (a scale of 0).
+        noise: Law of the noise: `laplace`, `block` (one that lasts a block of steps), or `none` (a
+            scale of 0).
         base: Where the estimator follows releases: the load that it is relative to [Wh].
         model_share: Likewise: probability of the model's component after the release.
         covariates: Likewise, where there are covariates: the value of each that the estimate uses,
@@ -114,7 +113,6 @@ class Release:
     rate: Annotated[float, number(-math.inf)]
     scale: Annotated[float, LOSS]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
-    delta: Annotated[float, CHANCE]
     epsilon_any: Annotated[float, or_null(LOSS, infinite=True)]
     rule: Annotated[str, TEXT]
     digest: Annotated[str, HASH]
@@ -148,7 +146,7 @@ class Release:
     @property
     def spread(self) -> float:
         """Standard deviation of the noise [Wh], in the continuous limit."""
-        return noise_spread(self.noise, self.scale, (self.block or {}).get("length", 1))
+        return noise_spread(self.scale, (self.block or {}).get("length", 1))
 
     @classmethod
     def free(cls, **values: Any) -> Release:
@@ -157,7 +155,7 @@ class Release:
         Args:
             **values: The fields that have other values, among them all that name the release.
         """
-        costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
+        costs = dict.fromkeys(("put_back", "scale", "epsilon", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **values})
 
 
@@ -175,21 +173,20 @@ def renumbered(release: Release, by: int) -> Release:
     return replace(release, t=release.t + by, applies_from=release.applies_from + by, block=block)
 
 
-def noise_spread(noise: NoiseName, scale: float, steps: int = 1) -> float:
+def noise_spread(scale: float, steps: int = 1) -> float:
     """Standard deviation of noise as planned, over every size M that a block may draw.
 
     Args:
-        noise: Law of the noise.
-        scale: Its scale [Wh].
-        steps: Steps of the block that the noise lasts.
+        scale: Scale of the noise [Wh].
+        steps: Steps of the block that it lasts.
 
     Returns:
         The standard deviation [Wh], in the continuous limit.
 
-    >>> round(noise_spread("laplace", 1000.0)), round(noise_spread("block", 1000.0, 8))
+    >>> round(noise_spread(1000.0)), round(noise_spread(1000.0, 8))
     (1414, 5477)
     """
-    return scale * (1.0 if noise == "gaussian" else math.sqrt((steps + 1) * (steps + 2) / 3))
+    return scale * math.sqrt((steps + 1) * (steps + 2) / 3)
 
 
 class HasRelease:
@@ -400,7 +397,7 @@ def prepare(
             else noise.draw_within(size)
         )
     elif calibration.scale:
-        k = noise.sample(schedule.noise, calibration.scale)
+        k = noise.draw(calibration.scale)
     return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark)
 
 
@@ -561,7 +558,6 @@ def _published(
         rate=rate,
         scale=calibration.scale,
         epsilon=calibration.epsilon,
-        delta=state.policy.schedule.negligible,
         epsilon_any=calibration.epsilon_any,
         rule=state.rule,
         digest=state.digest,

@@ -1,8 +1,8 @@
 """From a promise to a policy: the noise of every step, the clamp, the expected error.
 
 Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
-step from all releases, of the horizon or of an endless run of it; `trajectory`, a house's whole
-horizon. `spread` distributes epsilon over the steps for least noise at equal leakage.
+step from all releases, of the horizon or of an endless run of it; `window`, all that a home does in
+any window of steps. `spread` distributes epsilon over the steps for least noise at equal leakage.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ import numpy as np
 
 from hushgrid._frames import DataTable, Tabular
 from hushgrid._numbers import Floats, Indices, Int32s, brief, count_of, is_real
-from hushgrid.accounting.composition import compose, noise_multiple
 from hushgrid.accounting.covers import Cover, covers
 from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
-from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.temporal import (
     Leakage,
+    chain_of_houses,
     of_chains,
     same_labels,
     temporal_leakage,
     worst_leakage,
 )
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.mechanism.calibrators import case_loss
-from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker_promise
+from hushgrid.mechanism.policy import Blocks, Policy, per_step, weaker_promise
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
@@ -112,7 +110,7 @@ def spread(
                 if not houses:
                     continue
                 losses = e.T[:, :, None] * shares[:, None, houses]
-                chains = np.tile(model.chains[0].chain_of[_order(model)[houses]], len(points))
+                chains = np.tile(chain_of_houses(model)[houses], len(points))
                 total = of_chains(model, 0, losses.reshape(horizon, -1), chains).total
                 leakages.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
             return np.concatenate(leakages, axis=2).reshape(len(points), -1)
@@ -139,12 +137,7 @@ def spread(
     return np.asarray(np.exp(x)[slot])
 
 
-def _order(model: OccupancyModel) -> Indices:
-    """Block of each house, where every house is a block."""
-    return np.argsort(model.chains[0].members[:, 0])
-
-
-Secret = Literal["step", "interval", "window", "trajectory"]
+Secret = Literal["step", "interval", "window"]
 
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
@@ -157,7 +150,6 @@ class Plan(Tabular):
     Attributes:
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta.
         policy: The policy that keeps the promise.
         scale: (T,): scale of the noise at every step [Wh].
         epsilon_any: The largest loss of a release to an adversary with any prior.
@@ -183,7 +175,6 @@ class Plan(Tabular):
 
     secret: Secret
     epsilon: float
-    delta: float
     policy: Policy
     scale: tuple[float, ...]
     epsilon_any: float
@@ -204,7 +195,7 @@ class Plan(Tabular):
     seconds: int = 900
 
     def __repr__(self) -> str:
-        promise = promise_words(self.secret, self.epsilon, self.delta, self.window, self.seconds)
+        promise = promise_words(self.secret, self.epsilon, self.window, self.seconds)
         houses = count_of("house", len(self.kind_of))
         return brief(self, houses, promise, names=("epsilon_any", "leakage", "house", "step"))
 
@@ -233,9 +224,9 @@ class Plan(Tabular):
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
-        """Epsilon of every release; its loss under rules that bound less, or leave houses out."""
+        """Epsilon of every release; its loss under rules that bound less."""
         epsilons = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
-        if not (weaker_promise(self.policy) or self.policy.schedule.negligible):
+        if not weaker_promise(self.policy):
             return epsilons
         largest_losses = self.largest_losses.tolist()
         return tuple(max(pair) for pair in zip(epsilons, largest_losses, strict=True))
@@ -255,15 +246,14 @@ class Plan(Tabular):
             seconds: Length of a step [s].
 
         Returns:
-            One for each duration; where a release has no epsilon of its own, without a bound.
+            One for each duration; where a release has no noise, without a bound.
         """
         schedule = self.policy.schedule
         lengths = schedule.lengths or (1,) * len(self.scale)
         starts = np.cumsum((0, *lengths[:-1]))
         scale = np.array(self.scale)[starts]
         losses = np.full(len(starts), math.inf)
-        if schedule.per_release:
-            np.divide(self.reach, scale, out=losses, where=scale > 0)
+        np.divide(self.reach, scale, out=losses, where=scale > 0)
         return covers(
             lengths,
             losses.tolist(),
@@ -299,12 +289,10 @@ def plan(
     *,
     secret: Secret,
     epsilon: float,
-    delta: float = 0.0,
     terms: Policy | None = None,
     rho: float | None = RHO,
     most_cut: float = MOST_CUT,
     slotwise: bool | None = False,
-    gaussian: bool = False,
     running: bool = False,
     blocks: bool = False,
     block: int | None = None,
@@ -320,19 +308,17 @@ def plan(
         consumption: The laws of a reading.
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta, of a trajectory.
         terms: Eta, the horizon and the rules; its epsilon is ignored.
         rho: Relative error to expect of the model; None keeps the contract bounds (or the terms'
             own clamp).
         most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off.
         slotwise: Spend more epsilon at times of day when occupancy changes quickly; None: for an
             interval without blocks of steps, where that is quick.
-        gaussian: Gaussian noise, for trajectories.
         running: Count leakage (the secret interval) over an endless run: the horizon's releases
             repeat, and so do the calendars, while the chain goes on. Noise is then for houses that
             are uncertain in any turn. Else the horizon is counted on its own.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
-            interval, or for a trajectory without a delta.
+            interval.
         block: Steps of every block of an interval or a window, where that is not left to the plan.
         window: Of the secret window: the steps that a window touches. Noise lasts the terms' own
             blocks, or those with which the estimate has the least error; eta is 1.
@@ -358,29 +344,25 @@ def plan(
     world = (models, zone, consumption)
     if secret == "window":
         return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window, block, seconds)
-    joint = blocks and block != 1 and terms.eta == 1 and secret != "step" and delta == 0
+    joint = blocks and block != 1 and terms.eta == 1 and secret == "interval"
     if slotwise is None:
         quick = _by_slot_is_quick(world, terms) and not (running and terms.horizon % _turn(models))
         slotwise = secret == "interval" and not joint and quick
-    _check(secret, epsilon, delta, terms, slotwise, gaussian)
+    _check(secret, epsilon, terms)
     if running:
         _check_running(secret, terms.horizon, _turn(models), slotwise)
-    if gaussian:
-        multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
-        policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
-        return _plan_of(Task(world, tariff, policy), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, epsilon if running else None)
     if running:
         task.run.check(epsilon)
-    best = _solved(task, secret, epsilon, delta, slotwise, joint, block)
+    best = _solved(task, secret, epsilon, slotwise, joint, block)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
             clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless)
-            rival = _solved(cut, secret, epsilon, delta, slotwise, joint, block)
+            rival = _solved(cut, secret, epsilon, slotwise, joint, block)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
             if rival.prospect.least(rho) > best.prospect.least(rho):
@@ -414,7 +396,7 @@ def _of_windows(
         world, tariff, terms, epsilon, window,
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
-    draft = _plan_of(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
+    draft = _plan_of(Task(world, tariff, policy), "window", epsilon, seconds)
     return replace(draft, leakage=epsilon, window=window, options=options)
 
 
@@ -446,7 +428,6 @@ def examine(
     *,
     secret: Secret = "step",
     epsilon: float | None = None,
-    delta: float = 0.0,
     seconds: int = 900,
     window: int | None = None,
 ) -> Plan:
@@ -460,7 +441,6 @@ def examine(
         policy: The policy.
         secret: What the promise protects.
         epsilon: What is promised about the secret; by default the policy's epsilon.
-        delta: The promised delta.
         seconds: Length of a step [s], for windows.
         window: Of the secret window: the steps that a window touches.
 
@@ -469,7 +449,7 @@ def examine(
     """
     promised = policy.epsilon if epsilon is None else epsilon
     task = Task((models, zone, consumption), tariff, policy, any_rules=True)
-    return replace(_plan_of(task, secret, promised, delta, seconds), window=window)
+    return replace(_plan_of(task, secret, promised, seconds), window=window)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -501,7 +481,7 @@ def check_blocks(
     Args:
         terms: The zone, its tariff, Theta and the laws of a reading.
         policy: The policy.
-        secret: What the promise protects, an interval or a trajectory.
+        secret: What the promise protects, a step or an interval.
         epsilon: What is promised.
         running: As for `plan`.
 
@@ -516,8 +496,8 @@ def check_blocks(
     task = Task(world, tariff, policy, FAR if running else None)
     if running:
         task.run.check(epsilon)
-    draft = _plan_of(task, secret, epsilon, 0.0)
-    loss = spending(task, secret, 0.0)(draft.epsilon_t)
+    draft = _plan_of(task, secret, epsilon)
+    loss = spending(task, secret)(draft.epsilon_t)
     if loss > epsilon * (1 + _ROUNDING):
         raise PlanError(
             f"policy block_epsilon lets releases say {loss:.6g} about one {secret} where"
@@ -543,33 +523,17 @@ def _check_running(secret: Secret, horizon: int, turn: int, uneven: bool) -> Non
         )
 
 
-def _check(
-    secret: Secret, epsilon: float, delta: float, terms: Policy, slotwise: bool, gaussian: bool
-) -> None:
+def _check(secret: Secret, epsilon: float, terms: Policy) -> None:
     if secret not in get_args(Secret):
         raise PolicyError(f"secret is {secret!r}; give one of {', '.join(get_args(Secret))}.")
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
-    if not (is_real(delta) and 0 <= delta < 1):
-        raise PolicyError(f"delta is {delta}; give a probability from 0 to below 1.")
-    if delta > 0 and secret != "trajectory":
-        raise PlanError(
-            f"delta is {delta:g} with the secret {secret}: one step is promised without exceptions;"
-            " give delta = 0, or the secret trajectory."
-        )
-    if gaussian and (secret != "trajectory" or delta == 0):
-        raise PlanError(
-            f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
-            f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
-        )
     if terms.horizon > MOST_STEPS:
         raise PlanError(f"horizon is {terms.horizon}; plan at most {MOST_STEPS} steps at a time.")
-    if gaussian and slotwise:
-        raise PlanError("slotwise and gaussian are both asked; give one of them.")
     if any(terms.schedule.terms.values()):
         raise PlanError(
-            "the terms already share out a budget (gaussian, epsilon_t or negligible);"
-            " give terms without them."
+            "the terms already share out a budget (epsilon_t or block_steps); give terms without"
+            " them."
         )
     if terms.on_empty == "publish_exact":
         raise PlanError(
@@ -610,7 +574,7 @@ def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumpt
     if any(piece.size > 1 for model in models for piece in model.chains):
         houses = np.arange(zone.n_houses)
         return Kinds(models, zone, usual, houses.astype(np.int32), houses)
-    chains = [model.chains[0].chain_of[_order(model)] for model in models]
+    chains = [chain_of_houses(model) for model in models]
     kind, first = same_labels([*chains, consumption.class_of, zone.bound, zone.export])
     order = np.argsort(first)
     first, kind_of = first[order], np.argsort(order).astype(np.int32)[kind]
@@ -627,8 +591,6 @@ def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumpt
 
 def _rules(policy: Policy) -> Policy:
     """The part of a policy that exposures depend on."""
-    if policy.schedule.negligible:
-        return policy
     return Policy(
         1.0,
         blocks=policy.blocks,
@@ -681,10 +643,8 @@ class Task:
         exposures = _exposures(models, *self.kinds[1:3], _rules(policy))
         if exposures.booked() is not exposures and not any_rules:
             raise PlanError(
-                f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
-                f" negligible = {policy.schedule.negligible:g}, which bound less than what a"
-                " release loses about a house; give the rule block, union for models and"
-                " negligible = 0."
+                f"policy blocks and models are {policy.blocks} and {policy.models}, which bound"
+                " less than what a release loses about a house; give the rules block and union."
             )
         if endless is not None:  # epsilons are asked for by the step, of every step
             policy = replace(policy, horizon=steps, schedule=policy.schedule.over(steps))
@@ -694,7 +654,6 @@ class Task:
         self._like: dict[tuple[int, int], int] = {}
         self._kinds: list[int] = []
         self._losses: dict[tuple[int, float, float], Floats] = {}
-        self._events: dict[tuple[int, float], Event] = {}
 
     @property
     def net_clamp(self) -> Clamp:
@@ -723,9 +682,7 @@ class Task:
         """For every step the first one with the same exposure, and its epsilon."""
         for t in range(len(self._kinds) + 1, len(epsilons) + 1):
             first, _ = self._span(t)
-            if self.policy.schedule.negligible:  # then it depends on the steps before
-                self._kinds.append(t)
-            elif first < t:  # steps of a block share their exposure
+            if first < t:  # steps of a block share their exposure
                 self._kinds.append(self._kinds[first - 1])
             else:
                 exposures = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
@@ -757,12 +714,6 @@ class Task:
                 distinct.append(loss)
         return np.array(distinct), np.array([row_of[step] for step in keys])
 
-    def worst_events(self, epsilons: Sequence[float]) -> list[Event]:
-        """For every step an event that dominates the loss of its release about any house."""
-        if self.capped:
-            return [Pure(epsilon) for epsilon in epsilons]
-        return [self._worst(t, b) for t, b in enumerate(self.scales(epsilons), 1)]
-
     def leakage(self, epsilons: Sequence[float]) -> tuple[float, int, int]:
         """The worst total leakage, the maximum over the models; its step from 1, and its house.
 
@@ -790,44 +741,28 @@ class Task:
         kinds, class_of = _loss_classes(distinct)
         return kinds[row], class_of
 
-    def _worst(self, t: int, b: float) -> Event:
-        exposure, eta = self.scheduler.booked(t), self.policy.eta
-        key = (id(exposure), b)
-        if key not in self._events:
-            if eta == 1:
-                reach = exposure.widest.reach
-                self._events[key] = noise_event(self.policy.schedule.noise, reach, b)
-            elif eta == 0 and not exposure.blocks:
-                pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
-                self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
-            else:
-                self._events[key] = Pure(max(case_loss(c, b, eta) for c in exposure.cases))
-        return self._events[key]
-
     def forget(self) -> None:
         """Drop what was kept for scales that will not come again."""
         self._losses.clear()
-        self._events.clear()
 
 
 def _solved(
     task: Task,
     secret: Secret,
     epsilon: float,
-    delta: float,
     slotwise: bool,
     joint: bool,
     block: int | None,
 ) -> Plan:
     """The largest epsilons a step that keep the promise; with `joint` also in blocks of steps."""
-    loss_of = spending(task, secret, delta)
+    loss_of = spending(task, secret)
     even = [1.0] * task.horizon
     epsilons = _largest(task, loss_of, even, epsilon)
     if slotwise and secret != "step":
         weights = prospect(
             task.models, task.consumption, task.tariff, task.policy, task.scales(epsilons)
         ).weights
-        shape = _shape(task, secret, epsilons, weights, epsilon)
+        shape = _shape(task, epsilons, weights, epsilon)
         rival = _largest(task, loss_of, shape, epsilon)
         if _cost(task, rival, weights) < _cost(task, epsilons, weights):
             epsilons = rival
@@ -835,7 +770,7 @@ def _solved(
     uneven = () if min(epsilons) == top else tuple(epsilons)
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
-    best = _plan_of(Task(world, task.tariff, policy, task.endless), secret, epsilon, delta)
+    best = _plan_of(Task(world, task.tariff, policy, task.endless), secret, epsilon)
     alone = best.prospect.with_cut()
     for number, (lengths, losses) in enumerate(_blocks(task, best, block) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
@@ -843,14 +778,12 @@ def _solved(
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
         block_task = Task(world, task.tariff, bare, task.endless)
         epsilons = _largest(
-            block_task, spending(block_task, secret, delta), bare.schedule.epsilons, epsilon
+            block_task, spending(block_task, secret), bare.schedule.epsilons, epsilon
         )
         block_policy = replace(
             bare, epsilon=max(epsilons), schedule=bare.schedule.with_epsilons(tuple(epsilons))
         )
-        block_plan = _plan_of(
-            Task(world, task.tariff, block_policy, task.endless), secret, epsilon, delta
-        )
+        block_plan = _plan_of(Task(world, task.tariff, block_policy, task.endless), secret, epsilon)
         if block is not None or block_plan.prospect.with_cut() < best.prospect.with_cut():
             best = block_plan
     return best
@@ -861,8 +794,6 @@ def _blocks(
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Blocks of steps to try, the best for one chain first: lengths, and losses up to a factor."""
     horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
-    if even.secret == "trajectory":
-        return [((horizon,), (1.0,))]
     candidates = []
     for length in _LENGTHS if block is None else (block,):
         number, remainder = divmod(horizon, length)
@@ -887,13 +818,13 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
     """The best blocks of one day for the chain that limits the plan, day after day if so."""
 
     def leakage(model: OccupancyModel, e: Floats, lengths: Sequence[int] = ()) -> Leakage:
-        chain = model.chains[0].chain_of[_order(model)[[even.house]]]
+        chain = chain_of_houses(model)[[even.house]]
         return of_chains(model, 0, e[:, None], chain, lengths)
 
     e = np.array(even.epsilon_t)
     model = max(task.models, key=lambda candidate: float(leakage(candidate, e).total.max()))
     piece = model.chains[0]
-    chain = int(piece.chain_of[_order(model)[even.house]])
+    chain = int(chain_of_houses(model)[even.house])
     slots = model.calendar.slots[np.arange(day + 1) % len(model.calendar.slots)]
     moves, law = piece.transition[slots, chain], piece.initial[chain]
     weights = even.prospect.weights[:day]
@@ -919,25 +850,19 @@ def _loss_classes(distinct: Floats) -> tuple[Floats, Int32s]:
     return distinct[:, first], class_of
 
 
-def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
+def spending(task: Task, secret: Secret) -> Callable[[Sequence[float]], float]:
     """The quantity a promise bounds, as a function of the epsilon of every step.
 
     Args:
         task: The zone and the policy.
         secret: What the promise protects.
-        delta: The promised delta.
 
     Returns:
         A function of T epsilons; it never falls when one of them rises.
     """
-    if secret in ("step", "window"):
-        return lambda epsilons: max(epsilons)
     if secret == "interval":
         return lambda epsilons: task.leakage(epsilons)[0]
-    if delta == 0:
-        first = np.cumsum([0, *task.lengths[:-1]]) if task.lengths else slice(None)
-        return lambda epsilons: float(task.losses(epsilons)[first].sum(axis=0).max()) * (1 + 1e-12)
-    return lambda epsilons: compose(task.worst_events(epsilons), delta)
+    return lambda epsilons: max(epsilons)
 
 
 def _largest(
@@ -976,14 +901,10 @@ def _largest(
     return scaled(low)
 
 
-def _shape(
-    task: Task, secret: Secret, epsilons: Sequence[float], weights: Floats, epsilon: float
-) -> list[float]:
+def _shape(task: Task, epsilons: Sequence[float], weights: Floats, epsilon: float) -> list[float]:
     """How to spread the epsilons over the steps."""
     b, e = np.array(task.scales(epsilons)), np.array(epsilons)
     costs = weights * (b * e) ** 2
-    if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
-        return [float(x) for x in np.cbrt(costs)]
     shares = task.losses(epsilons) / e[:, None]
     return [float(x) for x in spread(task.kinds.models, shares, costs, epsilons, epsilon)]
 
@@ -992,20 +913,20 @@ def _cost(task: Task, epsilons: Sequence[float], weights: Floats) -> float:
     return float(weights @ np.square(task.scales(epsilons)))
 
 
-def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float, seconds: int = 900) -> Plan:
+def _plan_of(task: Task, secret: Secret, epsilon: float, seconds: int = 900) -> Plan:
     policy = task.policy
     epsilons = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(epsilons, 1)]
     distinct, row = task.distinct_losses(epsilons)
     leakage, step = None, 1
-    if policy.schedule.per_release and np.isfinite(distinct).all():
+    if np.isfinite(distinct).all():
         leakage, step, house = task.leakage(epsilons)
     if secret != "interval" or leakage is None:
         losses = distinct[row]
         least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
         reach = task.scheduler.zone.bound / least[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)
-        by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
+        by = finite.max(axis=0)
         ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
         kind = int(ties[task.scheduler.zone.bound[ties].argmax()])
         house, step = int(task.kinds.first[kind]), int(finite[:, kind].argmax()) + 1
@@ -1015,7 +936,6 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float, seconds: 
     return Plan(
         secret,
         epsilon,
-        delta,
         policy,
         scales,
         max(c.epsilon_any for c in calibrations),

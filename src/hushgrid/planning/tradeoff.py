@@ -22,7 +22,7 @@ from hushgrid.accounting.temporal import (
     leakage_under_models,
 )
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
+from hushgrid.mechanism.policy import Even, Policy
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
 from hushgrid.planning.block_filter import BlockFilter
@@ -78,8 +78,7 @@ def sensitivity(
         except HushgridError:  # a value that cannot be planned has no row
             return
 
-    etas = () if request.get("gaussian") else SENSITIVITY_ETAS
-    by_eta = [c for eta in etas for c in again(eta, terms=replace(terms, eta=eta))]
+    by_eta = [c for eta in SENSITIVITY_ETAS for c in again(eta, terms=replace(terms, eta=eta))]
     times = [base.epsilon * k for k in EPSILONS]
     by_epsilon = [c for epsilon in times for c in again(epsilon, epsilon=epsilon)]
     top, n = max(base.epsilon_t), world[0].n_houses
@@ -254,20 +253,18 @@ def tradeoff(
     *,
     secret: Secret,
     epsilon: float,
-    delta: float = 0.0,
     rho: float = RHO,
     steps: int | None = None,
     etas: Sequence[float] = ETAS,
     seconds: int = 900,
 ) -> Tradeoff:
-    """Curves around a policy that keeps the promise (secret, epsilon, delta).
+    """Curves around a policy that keeps the promise (secret, epsilon).
 
     Args:
         world: Zone, tariff, models and consumption.
         policy: The policy; its horizon is what is computed.
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta, of a trajectory.
         rho: Relative error to expect of the model.
         steps: Steps the promise covers, by default the horizon; where it is more, the spending of
             the horizon counts in proportion to what the policy itself spends in it.
@@ -283,12 +280,12 @@ def tradeoff(
     point, base = expected(world, policy, epsilon, rho, block_filter(policy, secret, seconds))
     total = policy.horizon if steps is None else steps
     curves = []
-    for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
+    for eta in sorted({*etas, policy.eta}):
         # below eta = 1 noise lasts no block of steps
         joint = eta < 1 and policy.schedule.lengths
         trust_policy = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
         try:
-            scales = _scales(world, trust_policy, secret, epsilon, delta, total)
+            scales = _scales(world, trust_policy, secret, epsilon, total)
             points = [_point_at(base, trust_policy, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
@@ -307,7 +304,6 @@ def _scales(
     policy: Policy,
     secret: Secret,
     epsilon: float,
-    delta: float,
     total: int,
 ) -> Scales:
     zone, tariff, models, consumption = world
@@ -315,15 +311,11 @@ def _scales(
     if policy.schedule.lengths:  # the same blocks, with losses in the same proportion
         even = [e / policy.epsilon for e in policy.schedule.epsilons]
     else:
-        plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
+        plain = replace(policy, schedule=policy.schedule.with_epsilons(()))
     task = Task((models, zone, consumption), tariff, plain)
-    if not policy.schedule.per_release:
-        even_scales = np.array(task.scales(even))
-        even_multiple = _multiple(epsilon, delta, total)
-        return lambda e: (even_scales * _multiple(e, delta, total) / even_multiple).tolist()
     if secret == "step":
         return lambda e: task.scales([e] * policy.horizon)
-    loss_of = spending(task, secret, delta)
+    loss_of = spending(task, secret)
     window_share, near = 1.0, 1 / math.sqrt(policy.horizon)
     if total > policy.horizon or secret == "window":
         epsilons = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
@@ -341,16 +333,6 @@ def _scales(
         return task.scales([epsilon_t * factor for factor in even])
 
     return scales
-
-
-def _multiple(epsilon: float, delta: float, steps: int) -> float:
-    """Gaussian noise for a horizon as a multiple of a bound, from the closed form."""
-    low, high = 1e-3, 1e9
-    while high / low > 1 + 1e-6:
-        middle = math.sqrt(low * high)
-        suffices = gaussian_delta(epsilon, steps, middle) <= delta
-        low, high = (low, middle) if suffices else (middle, high)
-    return high
 
 
 def _solve_epsilon(loss_of: Callable[[float], float], promise: float, first: float) -> float:

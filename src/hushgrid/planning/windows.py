@@ -49,7 +49,6 @@ _SMALLEST = 100.0  # times below the contract bound, the smallest clamp that is 
 def promise_words(
     secret: str,
     epsilon: float,
-    delta: float = 0.0,
     window: int | None = None,
     seconds: int | None = 900,
 ) -> str:
@@ -58,7 +57,6 @@ def promise_words(
     Args:
         secret: What it protects.
         epsilon: Its epsilon.
-        delta: Its delta.
         window: Of the secret window, the steps that a window touches.
         seconds: Length of a step [s]; None: not known here, so a window is given in steps.
 
@@ -68,14 +66,13 @@ def promise_words(
     >>> promise_words("window", 1.0, window=97)
     'any 24 hours, epsilon 1'
     """
-    scope = {"step": "any step by its price", "interval": "any step by all prices"}.get(secret)
+    scope = "any step by its price" if secret == "step" else "any step by all prices"
     if window is not None:
         hours, seconds_left = divmod((window - 1) * (seconds or 0), _HOUR)
         scope = (
             f"any {window} steps" if seconds_left or not hours else f"any {count_of('hour', hours)}"
         )
-    words = f"{scope or 'all steps by all prices'}, epsilon {epsilon:g}"
-    return f"{words}, delta {delta:g}" if delta else words
+    return f"{scope}, epsilon {epsilon:g}"
 
 
 # ---- blocks

@@ -52,16 +52,7 @@ _BOUNDS = {
         "All prices ever published shift the odds between any two stories about what a home does in"
         " any {window} by at most a factor of {factor}"
     ),
-    "trajectory": (
-        "All {steps} prices together shift the odds between any two courses of a home's occupancy"
-        " by at most a factor of {factor}"
-    ),
 }
-_APPROXIMATE = (
-    "For any two courses of a home's occupancy and any set of outcomes of all {steps} prices, the"
-    " probability under one course is at most {factor} times the probability under the other plus"
-    " {delta:g}"
-)
 _MORE = {
     "step": (
         "An adversary without that knowledge can learn more from one price once it has seen earlier"
@@ -72,9 +63,6 @@ _MORE = {
         " together can say more about it"
     ),
     "window": "What lasts longer than {window} is hidden less",
-    "approximate": (
-        "The odds can shift by more than that factor, with a probability that can exceed {delta:g}"
-    ),
 }
 
 
@@ -130,7 +118,7 @@ def home_words(secret: str, epsilon: float, window: str = "") -> HomeWords:
     """A promise in a householder's words, the same on all pages.
 
     Args:
-        secret: "step", "interval", "window" or "trajectory".
+        secret: "step", "interval" or "window".
         epsilon: Bound on the shift of the log odds.
         window: Of the secret window, its length in words, such as "24 hours".
 
@@ -165,7 +153,6 @@ def promise_sentence(
     secret: str,
     epsilon: float,
     *,
-    delta: float = 0.0,
     steps: int | None = None,
     continued: bool = False,
     window: str = "",
@@ -174,9 +161,8 @@ def promise_sentence(
 
     Args:
         policy: the policy that keeps it; its eta, horizon and schedule are used.
-        secret: "step", "interval", "window" or "trajectory".
+        secret: "step", "interval" or "window".
         epsilon: bound on the shift of the log odds.
-        delta: of a trajectory promise; 0 for a pure one.
         steps: how many releases it is about; by default those of the horizon.
         continued: whether an interval promise is about all prices ever published.
         window: of the secret window, its length in words.
@@ -190,20 +176,17 @@ def promise_sentence(
     """
     if steps is None:
         steps = policy.horizon
-    bound = _APPROXIMATE if delta else _BOUNDS[secret]
+    bound = _BOUNDS[secret]
     if continued and secret == "interval":
         bound = _BOUNDS["continued"]
     values = {
         "factor": f"{_factor(epsilon)} (e^{epsilon:g})",
         "steps": f"{steps:,}",
-        "delta": delta,
         "window": window,
     }
     parts = [f"{bound}, if {_conditions(policy, secret)}"]
     if secret in _MORE:
         parts.append(_MORE[secret])
-    if delta:
-        parts.append(_MORE["approximate"])
     if policy.schedule.caveat and secret != "window":
         parts.append(policy.schedule.caveat)
     return " ".join([*(f"{part.format(**values)}." for part in parts), *weaker_promise(policy)])
@@ -260,13 +243,11 @@ def plan_json(
     return {
         "secret": plan.secret,
         "epsilon": plan.epsilon,
-        "delta": plan.delta,
         "eta": plan.policy.eta,
         "rho": rho,
         "epsilon_t": [finite_or_none(e) for e in plan.epsilon_t],
         "scale": list(plan.scale),
         "clamp": list(plan.clamp) or None,
-        "gaussian": plan.policy.schedule.terms.get("gaussian"),
         "blocks": _blocks(plan),
         "epsilon_any": finite_or_none(plan.epsilon_any),
         "leakage_max": plan.leakage,
@@ -459,7 +440,6 @@ def _planned(plan: Plan, window: str) -> str:
         plan.policy,
         plan.secret,
         plan.epsilon,
-        delta=plan.delta,
         continued=plan.running,
         window=window,
     )
@@ -571,11 +551,10 @@ def _noise_lines(plan: Plan) -> list[str]:
     """Scale of the noise and loss of one release."""
     policy = plan.policy
     lines = [f"Noise: {policy.schedule.noise_words} {_span(plan.scale, '.0f')} Wh."]
-    if policy.schedule.per_release:
-        lines.append(
-            f"Each release loses at most {_span(plan.epsilon_t, '.4f')} (eta = {policy.eta:g});"
-            f" at any level of consumption at most {plan.epsilon_any:.4f}."
-        )
+    lines.append(
+        f"Each release loses at most {_span(plan.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+        f" at any level of consumption at most {plan.epsilon_any:.4f}."
+    )
     return lines
 
 

@@ -41,7 +41,6 @@ def released(t: int, *, zone: str = "elm-street", **changes: Any) -> Release:
         "rate": 0.05 + 0.1 * t,
         "scale": SCALES[(t - 1) % 3],
         "epsilon": 0.5,
-        "delta": 0.0,
         "epsilon_any": 2.5,
         "rule": "eta=1 block union",
         "digest": TERMS,
@@ -95,7 +94,6 @@ def opening(mode: Any = "production") -> Story:
 def story() -> Story:
     """Genesis, terms, a transfer, and every kind of release."""
     moved = bodies.transfer("house-17", "out", other="oak-street", account=ALL_KNOWN)
-    gaussian = {"noise": "gaussian", "epsilon": float("inf")}
     return [
         *opening(),
         ("release", read(1)),
@@ -105,7 +103,7 @@ def story() -> Story:
         ("release", instead(4, "forecast", estimate=39_000.5)),
         ("release", instead(5, "fallback")),
         ("terms", terms(OTHER_TERMS, first=6, roster="ef" * 32)),
-        ("release", read(6, first=6, digest=OTHER_TERMS, **gaussian)),
+        ("release", read(6, first=6, digest=OTHER_TERMS, epsilon=float("inf"))),
     ]
 
 

@@ -39,7 +39,7 @@ from hushgrid._numbers import (
     to_json,
     whole_number,
 )
-from hushgrid.accounting.events import booked
+from hushgrid.accounting.composition import booked
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import HasRelease, Mode, Release, renumbered
 
