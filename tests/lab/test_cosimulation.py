@@ -1,17 +1,19 @@
 """The mechanism in other people's simulations: each example in a process of its own."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hushgrid import Policy, load_zone
+from hushgrid import Policy, PolicyError, load_zone
 from hushgrid.lab.cosimulation import Demand, Pricing, join_helics, mosaik_simulator
 from hushgrid.lab.flexible import Flexibility
 from hushgrid.lab.loop import street
@@ -60,6 +62,75 @@ def test_helics_federates_exchange_readings_and_prices() -> None:
     assert found
     assert int(found[1]) >= 94  # values arrive a step later
     assert 0 <= float(found[2]) < float(found[3])
+
+
+def test_gymnasium_controllers_keep_the_budget_and_earn_more_by_thinking() -> None:
+    lines = run("gym_zone.py", "gymnasium").splitlines()
+    figures = {line.rpartition(":")[0]: re.findall(r"-?[\d.]+", line) for line in lines}
+    spent = {name: float(f[1]) for name, f in figures.items() if name.startswith("prices")}
+    assert len(spent) == 3
+    assert all(0 < one <= 24 + 1e-6 for one in spent.values())
+    at_once, later = (float(f[0]) for name, f in figures.items() if name.startswith("car"))
+    assert later > at_once
+
+
+# ---- Gymnasium
+
+IDS = ["hushgrid/PriceSetting-v0", "hushgrid/CarCharging-v0"]
+
+
+def environment(name: str) -> Any:
+    gymnasium = pytest.importorskip("gymnasium")
+    return gymnasium.make(f"hushgrid.lab.environments:{name}")
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_gymnasiums_own_checker_passes(name: str) -> None:
+    """Warnings are errors: bounds that are infinite or not float32 are among them."""
+    env = environment(name)
+    from gymnasium.utils.env_checker import check_env
+
+    check_env(env.unwrapped)
+    for space in (env.observation_space, env.action_space):
+        assert space.dtype == np.float32
+        assert np.isfinite([space.low, space.high]).all()
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_an_environment_goes_on_where_it_was_pickled(name: str) -> None:
+    env = environment(name).unwrapped
+    env.reset(seed=3)
+    env.step(np.array([0.5], np.float32))
+    again = pickle.loads(pickle.dumps(env))
+    for share in (0.25, 1.0, 0.0):
+        here, there = (one.step(np.array([share], np.float32)) for one in (env, again))
+        np.testing.assert_array_equal(here[0], there[0])
+        assert here[1:] == there[1:]
+        assert env.observation_space.contains(here[0])
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("action", [[np.nan], [np.inf], [0.5, 0.5], []])
+def test_an_action_that_is_no_share_is_refused(name: str, action: list[float]) -> None:
+    env = environment(name).unwrapped
+    before, _ = env.reset(seed=3)
+    with pytest.raises(PolicyError, match="give one share from 0 to 1"):
+        env.step(np.array(action, np.float32))
+    after, *_ = env.step(np.array([1.0], np.float32))
+    env.reset(seed=3)
+    np.testing.assert_array_equal(after, env.step(np.array([1.0], np.float32))[0])
+    assert not np.array_equal(before, after)
+
+
+def test_prices_beyond_the_bounds_are_observed_at_them() -> None:
+    env = environment(IDS[1])
+    prices = 10.0 ** (np.arange(288) / 10)
+    from hushgrid.lab.environments import RATIO, CarCharging
+
+    high = CarCharging(lambda _: prices)
+    seen, _ = high.reset(seed=1)
+    assert seen[0] == RATIO
+    assert env.observation_space.contains(seen)
 
 
 # ---- a zone that exports: every adapter takes signed readings
@@ -140,3 +211,21 @@ def test_helics_prices_a_zone_that_exports() -> None:
     helics.helicsBrokerDisconnect(broker)
     assert heard_wh[0].min() < 0
     assert prices[0] == pytest.approx(exact_rate(demand, signed), abs=1e-4)
+
+
+def test_gymnasium_prices_a_zone_that_exports() -> None:
+    pytest.importorskip("gymnasium")
+    from hushgrid.lab.environments import PriceSetting
+
+    env = PriceSetting(lambda _: sunny_homes(), OPEN, budget=1e9)
+    env.reset(seed=1)
+    twin = sunny_homes()
+    price, rewards = twin.usual, []
+    for _ in range(NOON):
+        signed = twin.step(price)
+        _, reward, _, _, more = env.step(np.array([1.0], env.action_space.dtype))
+        price = more["price"]
+        assert price == pytest.approx(exact_rate(twin, signed), abs=1e-3)
+        rewards.append(reward)
+    assert signed.min() < 0
+    assert min(rewards) > -1e-4, "the exact price costs nothing"

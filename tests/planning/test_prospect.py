@@ -300,7 +300,8 @@ def test_an_estimate_that_follows_releases_is_expected_to_err_as_its_filter() ->
     assert less.error("estimate") < error["filter"] < less.error("forecast")
 
 
-def test_a_bill_changes_as_much_as_in_the_class_that_changes_most() -> None:
+@pytest.mark.parametrize(("seconds", "times"), [(900, 30), (450, 60)])
+def test_a_bill_changes_as_much_as_in_the_class_that_changes_most(seconds: int, times: int) -> None:
     """Bills of drawn readings at drawn noise; a mean home would hide both classes."""
     chain = [[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]]
     theta = OccupancyModel.factored(*chain, chain_of=[0] * 200)
@@ -309,16 +310,16 @@ def test_a_bill_changes_as_much_as_in_the_class_that_changes_most() -> None:
     f = Consumption.by_class(**laws, class_of=[0] * 100 + [1] * 100)
     tariff, policy = Tariff(0.004, 0.05), Policy(0.1, horizon=96)
     found = prospect([theta], f, tariff, policy, [20_000.0] * 96)
-    expected, most = bill_change(found, tariff, [theta], f, np.zeros(200, np.int32))
+    expected, most = bill_change(found, tariff, [theta], f, np.zeros(200, np.int32), seconds)
     rng, drawn = np.random.default_rng(1), []
     home = [float(one.laws[0][0, 1]) for one in islice(marginals(theta), 96)]
     rate = tariff.alpha * found.load / 1000 + tariff.beta
     for kind in (0, 1):
         values = np.arange(2501)
-        x = np.empty((30, 96))
+        x = np.empty((times, 96))
         for t, p in enumerate(home):
             mixed = (1 - p) * laws["absent"][kind].pmf + p * laws["present"][kind].pmf
-            x[:, t] = rng.choice(values, 30, p=mixed / mixed.sum())
+            x[:, t] = rng.choice(values, times, p=mixed / mixed.sum())
         spread = math.sqrt(((x * tariff.alpha / 1000) ** 2).sum() * 2 * 20_000.0**2)
         drawn.append(1.96 * spread / (x * rate).sum())
     assert most == pytest.approx(max(drawn), rel=0.05)

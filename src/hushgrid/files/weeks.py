@@ -202,7 +202,12 @@ def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
             clamp = choose_clamp(*parts, terms, promise.rho, MOST_CUT).clamp
             terms = replace(terms, clamp=clamp)
         return check_blocks(
-            world.terms, terms, secret=promise.secret, epsilon=promise.epsilon, running=running
+            world.terms,
+            terms,
+            secret=promise.secret,
+            epsilon=promise.epsilon,
+            running=running,
+            seconds=seconds,
         )
     return plan(
         *world.terms,

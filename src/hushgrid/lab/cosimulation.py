@@ -1,7 +1,8 @@
 """A zone in other people's simulations: mosaik and HELICS, with the real mechanism.
 
 `Pricing` publishes the price of readings, `Demand` answers prices with readings. The adapters join
-either side to a framework, which is imported when it is used (extras `mosaik`, `helics`).
+either side to a framework, which is imported when it is used (extras `mosaik`, `helics`); for
+Gymnasium see `environments`.
 Steps are 15 minutes. Noise has a seed, so what is published here protects no one.
 """
 

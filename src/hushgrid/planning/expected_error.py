@@ -828,7 +828,7 @@ class Prospect:
         return math.sqrt(float(self.weights @ squares)) / len(squares)
 
 
-MONTH = 30 * STEPS_PER_DAY  # steps
+_BILL = 30 * 24 * 3600  # [s]
 
 
 def bill_change(
@@ -837,7 +837,7 @@ def bill_change(
     models: Sequence[OccupancyModel],
     consumption: Consumption,
     export: Int32s,
-    steps: int = MONTH,
+    seconds: int = 900,
 ) -> tuple[float, float]:
     """How much noise changes the bill of a home, at raw prices, by public figures alone.
 
@@ -850,7 +850,7 @@ def bill_change(
         models: Occupancy models.
         consumption: The laws of a reading, with the export limits added.
         export: Export limit of each house, (N,) [Wh].
-        steps: Steps of the bill, which repeat the horizon's; a month of quarter hours.
+        seconds: Length of a step [s]. The steps of a month repeat the horizon's.
 
     Returns:
         The expected size of the change, and what it stays below with 95 %, as shares of the bill.
@@ -869,7 +869,7 @@ def bill_change(
         slopes = np.where(x < 0, tariff.feed_in.alpha, tariff.alpha)
     bills = np.abs(np.mean(x * rates, axis=0))[sizes > 0]
     spread = np.mean(square * (slopes / 1000) ** 2 * parts.noise[:, None], axis=0)[sizes > 0]
-    shares = np.sqrt(spread / steps) / np.where(bills > 0, bills, np.nan)
+    shares = np.sqrt(spread * seconds / _BILL) / np.where(bills > 0, bills, np.nan)
     share = float(np.max(np.where(np.isnan(shares), math.inf, shares)))
     return share * math.sqrt(2 / math.pi), 1.96 * share
 

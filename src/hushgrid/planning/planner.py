@@ -170,7 +170,7 @@ class Plan(Tabular):
         window: Of the secret window, the steps that a window touches.
         options: Of the secret window, the lengths of blocks that were tried.
         reach: The most that a home, or homes that move together, can add to a load [Wh].
-        seconds: Length of a step [s], as windows are planned for.
+        seconds: Length of a step [s].
     """
 
     secret: Secret
@@ -322,7 +322,7 @@ def plan(
         block: Steps of every block of an interval or a window, where that is not left to the plan.
         window: Of the secret window: the steps that a window touches. Noise lasts the terms' own
             blocks, or those with which the estimate has the least error; eta is 1.
-        seconds: Length of a step [s], for windows.
+        seconds: Length of a step [s].
 
     Returns:
         The plan.
@@ -352,7 +352,7 @@ def plan(
     if running:
         _check_running(secret, terms.horizon, _turn(models), slotwise)
     bare = replace(terms, epsilon=epsilon)
-    task = Task(world, tariff, bare, epsilon if running else None)
+    task = Task(world, tariff, bare, epsilon if running else None, seconds=seconds)
     if running:
         task.run.check(epsilon)
     best = _solved(task, secret, epsilon, slotwise, joint, block)
@@ -361,7 +361,7 @@ def plan(
             clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
-            cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless)
+            cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless, seconds=seconds)
             rival = _solved(cut, secret, epsilon, slotwise, joint, block)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
@@ -396,7 +396,7 @@ def _of_windows(
         world, tariff, terms, epsilon, window,
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
-    draft = _plan_of(Task(world, tariff, policy), "window", epsilon, seconds)
+    draft = _plan_of(Task(world, tariff, policy, seconds=seconds), "window", epsilon)
     return replace(draft, leakage=epsilon, window=window, options=options)
 
 
@@ -441,15 +441,16 @@ def examine(
         policy: The policy.
         secret: What the promise protects.
         epsilon: What is promised about the secret; by default the policy's epsilon.
-        seconds: Length of a step [s], for windows.
+        seconds: Length of a step [s].
         window: Of the secret window: the steps that a window touches.
 
     Returns:
         The plan, of the horizon on its own.
     """
     promised = policy.epsilon if epsilon is None else epsilon
-    task = Task((models, zone, consumption), tariff, policy, any_rules=True)
-    return replace(_plan_of(task, secret, promised, seconds), window=window)
+    world = (models, zone, consumption)
+    task = Task(world, tariff, policy, any_rules=True, seconds=seconds)
+    return replace(_plan_of(task, secret, promised), window=window)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -475,6 +476,7 @@ def check_blocks(
     secret: Secret,
     epsilon: float,
     running: bool = False,
+    seconds: int = 900,
 ) -> Plan:
     """The plan of a given policy with blocks of steps, if it keeps a promise.
 
@@ -484,6 +486,7 @@ def check_blocks(
         secret: What the promise protects, a step or an interval.
         epsilon: What is promised.
         running: As for `plan`.
+        seconds: Length of a step [s].
 
     Returns:
         The plan.
@@ -493,7 +496,7 @@ def check_blocks(
     """
     zone, tariff, models, consumption = terms
     world = (models, zone, consumption)
-    task = Task(world, tariff, policy, FAR if running else None)
+    task = Task(world, tariff, policy, FAR if running else None, seconds=seconds)
     if running:
         task.run.check(epsilon)
     draft = _plan_of(task, secret, epsilon)
@@ -616,6 +619,7 @@ class Task:
         endless: What is promised about an interval in an endless run, above which leakage is not
             counted; None: the horizon on its own.
         any_rules: Accept rules that bound less than the loss about a house.
+        seconds: Length of a step [s].
     """
 
     def __init__(
@@ -626,7 +630,9 @@ class Task:
         endless: float | None = None,
         *,
         any_rules: bool = False,
+        seconds: int = 900,
     ) -> None:
+        self.seconds = seconds
         self.models, self.zone, self.consumption = world
         self.tariff = offset_tariff(self.zone, tariff, self.consumption)
         self.policy, self.endless = policy, endless
@@ -770,20 +776,22 @@ def _solved(
     uneven = () if min(epsilons) == top else tuple(epsilons)
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
-    best = _plan_of(Task(world, task.tariff, policy, task.endless), secret, epsilon)
+    best_task = Task(world, task.tariff, policy, task.endless, seconds=task.seconds)
+    best = _plan_of(best_task, secret, epsilon)
     alone = best.prospect.with_cut()
     for number, (lengths, losses) in enumerate(_blocks(task, best, block) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
             break  # those made for the chain do more than equal ones can
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
-        block_task = Task(world, task.tariff, bare, task.endless)
+        block_task = Task(world, task.tariff, bare, task.endless, seconds=task.seconds)
         epsilons = _largest(
             block_task, spending(block_task, secret), bare.schedule.epsilons, epsilon
         )
         block_policy = replace(
             bare, epsilon=max(epsilons), schedule=bare.schedule.with_epsilons(tuple(epsilons))
         )
-        block_plan = _plan_of(Task(world, task.tariff, block_policy, task.endless), secret, epsilon)
+        block_task = Task(world, task.tariff, block_policy, task.endless, seconds=task.seconds)
+        block_plan = _plan_of(block_task, secret, epsilon)
         if block is not None or block_plan.prospect.with_cut() < best.prospect.with_cut():
             best = block_plan
     return best
@@ -913,7 +921,7 @@ def _cost(task: Task, epsilons: Sequence[float], weights: Floats) -> float:
     return float(weights @ np.square(task.scales(epsilons)))
 
 
-def _plan_of(task: Task, secret: Secret, epsilon: float, seconds: int = 900) -> Plan:
+def _plan_of(task: Task, secret: Secret, epsilon: float) -> Plan:
     policy = task.policy
     epsilons = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(epsilons, 1)]
@@ -931,7 +939,7 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, seconds: int = 900) -> 
         kind = int(ties[task.scheduler.zone.bound[ties].argmax()])
         house, step = int(task.kinds.first[kind]), int(finite[:, kind].argmax()) + 1
     scales = tuple(c.scale for c in calibrations)
-    blocks = block_filter(policy, secret, seconds)
+    blocks = block_filter(policy, secret, task.seconds)
     ahead = prospect(task.models, task.consumption, task.tariff, policy, scales, blocks)
     return Plan(
         secret,
@@ -951,9 +959,11 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, seconds: int = 900) -> 
         ),
         task.endless is not None,
         task.net_clamp,
-        bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
+        bill_change(
+            ahead, task.tariff, task.models, task.consumption, task.zone.export, task.seconds
+        ),
         reach=task.scheduler.exposure(1).reach,
-        seconds=seconds,
+        seconds=task.seconds,
     )
 
 
