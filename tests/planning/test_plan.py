@@ -173,14 +173,14 @@ def test_expected_error_is_the_realised_one() -> None:
 
 def test_demand_that_answers_rates_is_planned_by_the_cap() -> None:
     world = street(Elasticity(reference=1.0, exponent=0.5))
-    found = _planned(world, "interval", 0.0, {}, 0.1)
+    found = _planned(world, "interval", {}, 0.1)
     assert set(np.unique(found.losses)) == {found.policy.epsilon}
     assert any("last rate" in line for line in found.assumptions)
 
 
 def test_repeated_for_ever() -> None:
     world = street()
-    found = _planned(world, "interval", 0.0, {}, 1.0)
+    found = _planned(world, "interval", {}, 1.0)
     endless = endless_leakage(found, world)
     assert endless is not None
     assert found.leakage is not None

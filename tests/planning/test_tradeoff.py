@@ -67,14 +67,14 @@ def test_less_privacy_or_more_trust_costs_less(secret: Any) -> None:
 def test_a_part_of_the_horizon_counts_in_proportion() -> None:
     """Of a plan for 48 steps the first 24 are looked at: its own point stays on its own curve."""
     whole = plan(
-        *WORLD, secret="trajectory", epsilon=1.0, terms=replace(TERMS, horizon=48), rho=None
+        *WORLD, secret="interval", epsilon=1.0, terms=replace(TERMS, horizon=48), rho=None
     )
     part = replace(whole.policy, horizon=STEPS)
-    picture = tradeoff(WORLD, part, secret="trajectory", epsilon=1.0, steps=48)
+    picture = tradeoff(WORLD, part, secret="interval", epsilon=1.0, steps=48)
     own = next(curve for curve in picture.curves if curve.eta == 0.2)
     assert own.points[6].raw == pytest.approx(picture.point.raw, rel=0.005)
     twice = plan(
-        *WORLD, secret="trajectory", epsilon=4.0, terms=replace(TERMS, horizon=48, eta=1.0),
+        *WORLD, secret="interval", epsilon=4.0, terms=replace(TERMS, horizon=48, eta=1.0),
         rho=None,
     )  # fmt: skip
     there = picture.curves[-1].points[10]
