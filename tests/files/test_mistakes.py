@@ -372,9 +372,11 @@ def independent(one: Change, other: Change) -> bool:
         return False
     if a[: len(b)] == b or b[: len(a)] == a:
         return False
+    pairs = ((one, other), (other, one))
+    if any(c.keys[0] == "models" and d.keys[-1] == "chain" for c, d in pairs):
+        return False  # a house's chain is one of the models'
     return not any(  # without its law a table's keys say nothing
-        c.keys[-1] == "law" and d.keys[: len(c.keys) - 1] == c.keys[:-1]
-        for c, d in ((one, other), (other, one))
+        c.keys[-1] == "law" and d.keys[: len(c.keys) - 1] == c.keys[:-1] for c, d in pairs
     )
 
 
