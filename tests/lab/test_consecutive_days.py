@@ -22,7 +22,7 @@ from hushgrid.lab.methods import (
 )
 from hushgrid.lab.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.lab.transforms import FOURIER, WAVELET
-from hushgrid.planning.planner import Secret
+from hushgrid.planning.task import Secret
 from tests.lab.day_source import DAYS, T, U, source
 
 

@@ -39,9 +39,10 @@ from hushgrid import (
 from hushgrid.audit.houses import worst_of_blocks
 from hushgrid.errors import PlanError
 from hushgrid.mechanism.noise import Noise
+from hushgrid.mechanism.policy import assumptions
 from hushgrid.mechanism.scheduler import exposures_of
 from hushgrid.model.occupancy import Chains
-from hushgrid.planning.planner import assumptions, examine, plan
+from hushgrid.planning.planner import examine, plan
 from hushgrid.report.promise import promise_sentence
 from hushgrid.testing import check_calibrator
 

@@ -10,7 +10,7 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.lab import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Task
+from hushgrid.planning.task import Task
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_json
 

@@ -16,7 +16,8 @@ from hushgrid.errors import PlanError
 from hushgrid.lab.paper import scenario
 from hushgrid.mechanism.policy import Blocks, Even
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Task, _largest, check_blocks, plan, spending
+from hushgrid.planning.planner import _largest, check_blocks, plan
+from hushgrid.planning.task import Task, spending
 
 LAWS = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)])
 Times = Sequence[tuple[float, float, float]]  # from this hour on: leave, come

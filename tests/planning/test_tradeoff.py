@@ -66,9 +66,7 @@ def test_less_privacy_or_more_trust_costs_less(secret: Any) -> None:
 
 def test_a_part_of_the_horizon_counts_in_proportion() -> None:
     """Of a plan for 48 steps the first 24 are looked at: its own point stays on its own curve."""
-    whole = plan(
-        *WORLD, secret="interval", epsilon=1.0, terms=replace(TERMS, horizon=48), rho=None
-    )
+    whole = plan(*WORLD, secret="interval", epsilon=1.0, terms=replace(TERMS, horizon=48), rho=None)
     part = replace(whole.policy, horizon=STEPS)
     picture = tradeoff(WORLD, part, secret="interval", epsilon=1.0, steps=48)
     own = next(curve for curve in picture.curves if curve.eta == 0.2)

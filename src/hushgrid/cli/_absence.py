@@ -224,7 +224,8 @@ def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
 
     from hushgrid.adversary.absence import NoiseBlocks
     from hushgrid.mechanism.policy import Even
-    from hushgrid.planning.planner import Secret, plan
+    from hushgrid.planning.planner import plan
+    from hushgrid.planning.task import Secret
 
     terms = replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=())
     if zone.secret == "window":  # blocks of a service's week, which may be longer than a day

@@ -28,7 +28,8 @@ from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
-from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.planner import Plan, plan
+from hushgrid.planning.task import Secret
 from hushgrid.planning.windows import chosen_length, window_blocks, window_loss
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time

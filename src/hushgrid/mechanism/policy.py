@@ -17,6 +17,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, brief, is_real, is_whole
 from hushgrid.errors import PolicyError
+from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Covariate
 
@@ -515,3 +516,88 @@ def _checked_clamp(clamp: Clamp) -> Clamp:
                 fields=("clamp",),
             )
     return tuple((int(at[0]), int(at[1])) if isinstance(at, tuple) else int(at) for at in ends)
+
+
+def _of_any_window(policy: Policy) -> tuple[str, ...]:
+    """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
+    sentences = [
+        "What a home does before and after the window, and what other homes do, does not depend on"
+        " what it does in the window except through published prices.",
+        "That no meter of the zone reports at all does not depend on any one home.",
+        "Meters of one household that are listed as homes count as several homes: their epsilons"
+        " add.",
+    ]
+    if policy.clamp:
+        sentences.append("Readings are cut at the clamp before anything is added.")
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'})."
+        for covariate in policy.covariates
+    ]
+    return tuple(sentences)
+
+
+def assumptions(
+    secret: str, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
+) -> tuple[str, ...]:
+    """What must hold for the promise to hold, in sentences.
+
+    Args:
+        secret: What the promise protects.
+        policy: The policy that keeps it.
+        consumption: The laws of a reading.
+        models: Number of models in Theta.
+        exports: Whether houses export.
+
+    Returns:
+        The sentences.
+    """
+    if secret == "window":
+        return _of_any_window(policy)
+    sentences = [
+        "Readings of different houses are independent given occupancy, published rates and public"
+        " covariates.",
+        (
+            "One of the models of Theta is true, and an adversary who is unsure between them can"
+            " learn more."
+            if models > 1
+            else "The occupancy model is true."
+        ),
+        "Whether a meter reports does not depend on occupancy.",
+    ]
+    if policy.eta < 1:
+        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
+        sentences.append(f"Every reading follows its public law{share}.")
+    if policy.eta < 1 and exports:
+        sentences.append(
+            "Given occupancy and the time of day, the panels of different homes generate"
+            " independently: weather that they share needs eta = 1."
+        )
+    if secret == "step":
+        sentences.append(
+            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
+        )
+    if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
+        sentences.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+    if secret != "step":
+        sentences.append("Occupancy does not react to published rates.")
+    if secret == "interval":
+        sentences.append(
+            "Where terms change, each model is true in its time, and a smaller promise begins with"
+            " the first price from readings that is published under it."
+        )
+    if consumption.reacts and policy.eta < 1:
+        sentences.append(
+            "Scales are given for demand as modelled; each step's follows the last rate."
+        )
+    if policy.clamp:
+        sentences.append("Readings are cut at the clamp before anything is added.")
+    if policy.schedule.assumption:
+        sentences.append(policy.schedule.assumption)
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'}), and models and laws hold given its values."
+        for covariate in policy.covariates
+    ]
+    sentences += weaker_promise(policy, models)
+    return tuple(sentences)

@@ -17,7 +17,9 @@ import numpy as np
 from hushgrid._numbers import Bools, Floats
 from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy
 from hushgrid.model.shape import LoadShape
+from hushgrid.planning.task import Secret
 
 FOLLOWED = (0.12, 0.72, 0.3, 0.45, 0.27, 0.3)  # spreads of a filter's parts over their sum
 _HOUR, _DAY, _WEEK = 3600, 86_400, 604_800  # [s]
@@ -106,3 +108,19 @@ def _spreads(rho: float, flat: bool) -> Spreads:
         profile = round(math.hypot(profile, float(workday.std())), 3)
         weekend = round(math.hypot(weekend, float((free - workday).std())), 3)
     return Spreads(_LEVEL, slow, _RESIDUAL, profile, weekend, _WHITE)
+
+
+def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | None:
+    """The filter that is simulated for a promise about windows; None for another secret.
+
+    Args:
+        policy: The policy.
+        secret: What the promise protects.
+        seconds: Length of a step [s].
+
+    Returns:
+        The filter through blocks of the length of the first.
+    """
+    if secret != "window" or not policy.schedule.lengths:
+        return None
+    return BlockFilter(seconds, max(policy.schedule.lengths))

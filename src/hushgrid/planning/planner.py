@@ -10,134 +10,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 
 from hushgrid._frames import DataTable, Tabular
 from hushgrid._numbers import Floats, Indices, Int32s, brief, count_of, is_real
 from hushgrid.accounting.covers import Cover, covers
-from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
+from hushgrid.accounting.endless import FAR, MOST_STEPS
 from hushgrid.accounting.temporal import (
     Leakage,
     chain_of_houses,
     of_chains,
-    same_labels,
-    temporal_leakage,
     worst_leakage,
 )
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.mechanism.policy import Blocks, Policy, per_step, weaker_promise
-from hushgrid.mechanism.scheduler import Scheduler, exposures_of
+from hushgrid.mechanism.policy import Blocks, Policy, assumptions, per_step, weaker_promise
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
-from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel, check_models
-from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
-from hushgrid.planning.block_filter import BlockFilter
-from hushgrid.planning.expected_error import (
-    MOST_CUT,
-    RHO,
-    Prospect,
-    bill_change,
-    borders,
-    choose_clamp,
-    prospect,
-)
+from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.zone import Tariff, Zone, ZoneTerms
+from hushgrid.planning.block_filter import block_filter
+from hushgrid.planning.clamp import MOST_CUT, choose_clamp
+from hushgrid.planning.expected_error import RHO, Prospect, bill_change, prospect
+from hushgrid.planning.schedules import borders, spread
+from hushgrid.planning.task import ROUNDING, Secret, Task, ZoneModels, loss_classes, spending
 from hushgrid.planning.windows import WindowOption, promise_words, window_policy
-
-_ROUNDS = 5  # of adding the houses that bind
-_MORE = 6  # houses added in a round
-_STEP = 1e-5  # of log e, for differences
-
-
-def spread(
-    models: Sequence[OccupancyModel],
-    shares: Floats,
-    costs: Floats,
-    start: Sequence[float],
-    target: float,
-) -> Floats:
-    """Epsilons of least noise at equal leakage, the same at the same time of each day.
-
-    Minimises sum c_t / e_t^2 subject to TPL_t <= target for every house and step, by sequential
-    quadratic programming over log e on the houses that bind; houses that come to bind are added.
-    The caller scales the result until the promise holds, so privacy does not depend on it.
-
-    Args:
-        models: Occupancy models of houses that move independently.
-        shares: (T, houses): a house's loss as a share of the step's epsilon.
-        costs: (T,): c_t.
-        start: (T,): epsilons that keep the target.
-        target: The largest leakage.
-
-    Returns:
-        (T,): the epsilon of every step.
-
-    Raises:
-        PlanError: If houses of a model move together.
-    """
-    from scipy.optimize import minimize
-
-    if any(piece.size > 1 for model in models for piece in model.chains):
-        raise PlanError(
-            "slotwise is asked for a zone with houses that move together; it is worked out for"
-            " houses that move alone: leave it out, or give factored models."
-        )
-    horizon = len(costs)
-    n = min(horizon, STEPS_PER_DAY)
-    slot = np.arange(horizon) % n
-    unit = float(np.mean(costs / np.square(start)))
-    x = np.log(np.asarray(start, np.float64)[:n])
-    active: list[tuple[int, int]] = []  # (model, house)
-    for _ in range(_ROUNDS):
-        worst = [
-            temporal_leakage(model, np.exp(x)[slot, None] * shares).total.max(axis=0)
-            for model in models
-        ]
-        if active and max(w.max() for w in worst) <= target * 1.001:
-            break
-        for m, w in enumerate(worst):
-            fresh = [int(h) for h in np.argsort(-w)[:_MORE] if (m, int(h)) not in active]
-            active += [(m, h) for h in fresh]
-
-        def leaks(points: Floats, now: tuple[tuple[int, int], ...] = tuple(active)) -> Floats:
-            """(points, constraints): leakage of the active houses at every step."""
-            e = np.exp(points)[:, slot]
-            leakages = []
-            for m, model in enumerate(models):
-                houses = [h for model_number, h in now if model_number == m]
-                if not houses:
-                    continue
-                losses = e.T[:, :, None] * shares[:, None, houses]
-                chains = np.tile(chain_of_houses(model)[houses], len(points))
-                total = of_chains(model, 0, losses.reshape(horizon, -1), chains).total
-                leakages.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
-            return np.concatenate(leakages, axis=2).reshape(len(points), -1)
-
-        def slope(point: Floats, leaks: Callable[[Floats], Floats] = leaks) -> Floats:
-            moved = leaks(np.vstack([point, point + _STEP * np.eye(n)]))
-            return np.asarray(-(moved[1:] - moved[0]).T / _STEP)
-
-        def cost(point: Floats) -> float:
-            return float(np.mean(costs * np.exp(-2 * point[slot]))) / unit
-
-        def downhill(point: Floats) -> Floats:
-            gradient = -2 * costs * np.exp(-2 * point[slot]) / horizon / unit
-            return np.bincount(slot, gradient, minlength=n).astype(np.float64)
-
-        inside = {
-            "type": "ineq",
-            "fun": lambda point, leaks=leaks: target - leaks(point[None])[0],
-            "jac": slope,
-        }
-        x = minimize(  # type: ignore[no-untyped-call,unused-ignore]
-            cost, x, jac=downhill, constraints=inside, method="SLSQP", options={"maxiter": 80}
-        ).x
-    return np.asarray(np.exp(x)[slot])
-
-
-Secret = Literal["step", "interval", "window"]
 
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
@@ -275,7 +173,7 @@ class Plan(Tabular):
         if not np.isfinite(self.distinct_losses).all():
             return None
         lengths = self.policy.first(steps).schedule.lengths
-        kinds, class_of = _loss_classes(self.distinct_losses)
+        kinds, class_of = loss_classes(self.distinct_losses)
         return worst_leakage(
             models, kinds[self.row_of_step[:steps]], class_of[self.kind_of], lengths=lengths
         ).total
@@ -501,15 +399,12 @@ def check_blocks(
         task.run.check(epsilon)
     draft = _plan_of(task, secret, epsilon)
     loss = spending(task, secret)(draft.epsilon_t)
-    if loss > epsilon * (1 + _ROUNDING):
+    if loss > epsilon * (1 + ROUNDING):
         raise PlanError(
             f"policy block_epsilon lets releases say {loss:.6g} about one {secret} where"
             f" {epsilon:g} is promised; give smaller ones, as hushgrid plan --blocks prints them."
         )
     return _never_more(world, tariff, draft)
-
-
-_ROUNDING = 1e-7  # relative, of losses in a file
 
 
 def _check_running(secret: Secret, horizon: int, turn: int, uneven: bool) -> None:
@@ -543,213 +438,6 @@ def _check(secret: Secret, epsilon: float, terms: Policy) -> None:
             "policy on_empty is publish_exact, which promises nothing where Theta is wrong;"
             " give protect_all."
         )
-
-
-ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
-
-
-class Kinds(NamedTuple):
-    """A house for each kind: houses of one kind have the same chains, density class and limits.
-
-    Noise, losses and leakage are the same for all houses of a kind.
-
-    Attributes:
-        models: Theta of these houses.
-        zone: These houses and their bounds.
-        consumption: The laws of their readings at the usual demand.
-        kind_of: The kind of each house, (N,).
-        first: The first house of each kind, (kinds,), ascending.
-    """
-
-    models: tuple[OccupancyModel, ...]
-    zone: Zone
-    consumption: Consumption
-    kind_of: Int32s
-    first: Indices
-
-
-@lru_cache(maxsize=4)
-def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumption) -> Kinds:
-    """The kinds of houses of a zone; each house is its own kind where houses move together."""
-    consumption.check_fits(zone.bound)
-    check_models(models, zone.n_houses)
-    usual = replace(consumption, elasticity=None)
-    if any(piece.size > 1 for model in models for piece in model.chains):
-        houses = np.arange(zone.n_houses)
-        return Kinds(models, zone, usual, houses.astype(np.int32), houses)
-    chains = [chain_of_houses(model) for model in models]
-    kind, first = same_labels([*chains, consumption.class_of, zone.bound, zone.export])
-    order = np.argsort(first)
-    first, kind_of = first[order], np.argsort(order).astype(np.int32)[kind]
-    members = np.arange(len(first), dtype=np.int32)[:, None]
-    representatives = tuple(
-        replace(model, chains=(replace(model.chains[0], members=members, chain_of=chain[first]),))
-        for model, chain in zip(models, chains, strict=True)
-    )
-    alone = Zone(zone.id, zone.bound[first], zone.export[first])
-    return Kinds(
-        representatives, alone, replace(usual, class_of=usual.class_of[first]), kind_of, first
-    )
-
-
-def _rules(policy: Policy) -> Policy:
-    """The part of a policy that exposures depend on."""
-    return Policy(
-        1.0,
-        blocks=policy.blocks,
-        models=policy.models,
-        on_empty=policy.on_empty,
-        clamp=policy.clamp,
-    )
-
-
-_exposures = lru_cache(maxsize=4)(exposures_of)  # of many tasks
-_endless = lru_cache(maxsize=4)(Endless)
-
-
-class Task:
-    """Scales, losses and leakage of one zone under one policy, cached during a search for epsilon.
-
-    All is worked out for one house of each kind (`kinds`).
-
-    Args:
-        world: Models, zone and consumption.
-        tariff: The rate of a load.
-        policy: Eta, the horizon, the rules and the clamp.
-        endless: What is promised about an interval in an endless run, above which leakage is not
-            counted; None: the horizon on its own.
-        any_rules: Accept rules that bound less than the loss about a house.
-        seconds: Length of a step [s].
-    """
-
-    def __init__(
-        self,
-        world: ZoneModels,
-        tariff: Tariff,
-        policy: Policy,
-        endless: float | None = None,
-        *,
-        any_rules: bool = False,
-        seconds: int = 900,
-    ) -> None:
-        self.seconds = seconds
-        self.models, self.zone, self.consumption = world
-        self.tariff = offset_tariff(self.zone, tariff, self.consumption)
-        self.policy, self.endless = policy, endless
-        # demand that answers rates is planned for at its usual size; losses are then capped
-        self.capped = self.consumption.reacts and policy.eta < 1
-        self.kinds = _kinds(tuple(self.models), self.zone, self.consumption)
-        models, steps = self.kinds.models, policy.horizon
-        if endless is not None:
-            laws = () if policy.eta == 1 else (len(self.consumption.calendar.slots),)
-            turn = turn_of(models, policy.horizon, *laws)
-            steps = turn * -(-STEPS_PER_DAY // turn)  # few and long turns are counted faster
-            self.run = _endless(models, steps)
-            models = self.run.later
-        exposures = _exposures(models, *self.kinds[1:3], _rules(policy))
-        if exposures.booked() is not exposures and not any_rules:
-            raise PlanError(
-                f"policy blocks and models are {policy.blocks} and {policy.models}, which bound"
-                " less than what a release loses about a house; give the rules block and union."
-            )
-        if endless is not None:  # epsilons are asked for by the step, of every step
-            policy = replace(policy, horizon=steps, schedule=policy.schedule.over(steps))
-        self.lengths = policy.schedule.lengths  # blocks of steps, of all that count; empty: none
-        self.scheduler = Scheduler(exposures, policy)
-        self._span = policy.schedule.span
-        self._like: dict[tuple[int, int], int] = {}
-        self._kinds: list[int] = []
-        self._losses: dict[tuple[int, float, float], Floats] = {}
-
-    @property
-    def net_clamp(self) -> Clamp:
-        """The policy's clamp in net Wh, of each class."""
-        exports = np.zeros(self.consumption.absent.shape[1], np.int64)
-        np.maximum.at(exports, self.kinds.consumption.class_of, self.kinds.zone.export)
-        pairs = (
-            list(zip(self.policy.clamp, exports.tolist(), strict=True)) if self.policy.clamp else []
-        )
-        return tuple((at[0] - v, at[1] - v) if isinstance(at, tuple) else at - v for at, v in pairs)
-
-    @property
-    def horizon(self) -> int:
-        """Steps."""
-        return self.policy.horizon
-
-    def scales(self, epsilons: Sequence[float]) -> list[float]:
-        """The scale of every step at its epsilon."""
-        keys, scale_of = self._keys(epsilons), dict[tuple[int, float], float]()
-        for t, key in enumerate(keys, 1):
-            if key not in scale_of:
-                scale_of[key] = self.scheduler.at(t, (), key[1]).scale
-        return [scale_of[key] for key in keys]
-
-    def _keys(self, epsilons: Sequence[float]) -> list[tuple[int, float]]:
-        """For every step the first one with the same exposure, and its epsilon."""
-        for t in range(len(self._kinds) + 1, len(epsilons) + 1):
-            first, _ = self._span(t)
-            if first < t:  # steps of a block share their exposure
-                self._kinds.append(self._kinds[first - 1])
-            else:
-                exposures = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
-                self._kinds.append(self._like.setdefault(exposures, t))
-        return list(zip(self._kinds, epsilons, strict=False))
-
-    def losses(self, epsilons: Sequence[float]) -> Floats:
-        """(T, kinds): the loss of every release about a house of every kind."""
-        distinct, row = self.distinct_losses(epsilons)
-        return distinct[row]
-
-    def distinct_losses(self, epsilons: Sequence[float]) -> tuple[Floats, Indices]:
-        """The distinct losses (rows, kinds) of releases, and the row of every step."""
-        rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
-        distinct: list[Floats] = []
-        row_of: dict[tuple[int, float], int] = {}
-        keys = self._keys(epsilons)
-        for t, (step, b) in enumerate(zip(keys, self.scales(epsilons), strict=True), 1):
-            if step in row_of:
-                continue
-            epsilon = step[1]
-            key = (id(self.scheduler.booked(t)), b, epsilon if self.capped else 0.0)
-            if key not in self._losses:
-                loss = self.scheduler.losses(t, b)
-                self._losses[key] = np.where(loss > 0, epsilon, 0.0) if self.capped else loss
-            loss = self._losses[key]
-            row_of[step] = rows.setdefault(loss.tobytes(), len(distinct))
-            if row_of[step] == len(distinct):
-                distinct.append(loss)
-        return np.array(distinct), np.array([row_of[step] for step in keys])
-
-    def leakage(self, epsilons: Sequence[float]) -> tuple[float, int, int]:
-        """The worst total leakage, the maximum over the models; its step from 1, and its house.
-
-        Of an endless run counted from nothing: `epsilons` again and again, and the chain goes on.
-        """
-        losses, class_of = self._by_class(epsilons)
-        if self.endless is not None:
-            least = self.run.least(losses, class_of, self.lengths, min(self.endless, FAR))
-            return least.total, least.step, int(self.kinds.first[least.house])
-        worst = worst_leakage(self.kinds.models, losses, class_of, lengths=self.lengths)
-        return worst.total, worst.step, int(self.kinds.first[worst.house])
-
-    def most(self, epsilons: Sequence[float]) -> float:
-        """The leakage of an endless run counted from above; infinite where it is not forgotten."""
-        assert self.endless is not None
-        return self.run.most(
-            *self._by_class(epsilons), self.lengths, self.endless * (1 + _ROUNDING)
-        )
-
-    def _by_class(self, epsilons: Sequence[float]) -> tuple[Floats, Int32s]:
-        """Losses (steps, classes) of all steps that count, and the class of every kind."""
-        if self.endless is not None:
-            epsilons = [epsilons[t % len(epsilons)] for t in range(self.run.turn)]
-        distinct, row = self.distinct_losses(epsilons)
-        kinds, class_of = _loss_classes(distinct)
-        return kinds[row], class_of
-
-    def forget(self) -> None:
-        """Drop what was kept for scales that will not come again."""
-        self._losses.clear()
 
 
 def _solved(
@@ -851,28 +539,6 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
     return lengths, losses
 
 
-def _loss_classes(distinct: Floats) -> tuple[Floats, Int32s]:
-    """The different columns of losses (rows, kinds), and the column of every kind."""
-    labels = [np.unique(row, return_inverse=True)[1].astype(np.int32) for row in distinct]
-    class_of, first = same_labels(labels)
-    return distinct[:, first], class_of
-
-
-def spending(task: Task, secret: Secret) -> Callable[[Sequence[float]], float]:
-    """The quantity a promise bounds, as a function of the epsilon of every step.
-
-    Args:
-        task: The zone and the policy.
-        secret: What the promise protects.
-
-    Returns:
-        A function of T epsilons; it never falls when one of them rises.
-    """
-    if secret == "interval":
-        return lambda epsilons: task.leakage(epsilons)[0]
-    return lambda epsilons: max(epsilons)
-
-
 def _largest(
     task: Task, loss_of: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
 ) -> list[float]:
@@ -965,104 +631,3 @@ def _plan_of(task: Task, secret: Secret, epsilon: float) -> Plan:
         reach=task.scheduler.exposure(1).reach,
         seconds=task.seconds,
     )
-
-
-def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | None:
-    """The filter that is simulated for a promise about windows; None for another secret.
-
-    Args:
-        policy: The policy.
-        secret: What the promise protects.
-        seconds: Length of a step [s].
-
-    Returns:
-        The filter through blocks of the length of the first.
-    """
-    if secret != "window" or not policy.schedule.lengths:
-        return None
-    return BlockFilter(seconds, max(policy.schedule.lengths))
-
-
-def _of_any_window(policy: Policy) -> tuple[str, ...]:
-    """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
-    sentences = [
-        "What a home does before and after the window, and what other homes do, does not depend on"
-        " what it does in the window except through published prices.",
-        "That no meter of the zone reports at all does not depend on any one home.",
-        "Meters of one household that are listed as homes count as several homes: their epsilons"
-        " add.",
-    ]
-    if policy.clamp:
-        sentences.append("Readings are cut at the clamp before anything is added.")
-    sentences += [
-        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
-        f" {covariate.vouched_by or 'no one'})."
-        for covariate in policy.covariates
-    ]
-    return tuple(sentences)
-
-
-def assumptions(
-    secret: Secret, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
-) -> tuple[str, ...]:
-    """What must hold for the promise to hold, in sentences.
-
-    Args:
-        secret: What the promise protects.
-        policy: The policy that keeps it.
-        consumption: The laws of a reading.
-        models: Number of models in Theta.
-        exports: Whether houses export.
-
-    Returns:
-        The sentences.
-    """
-    if secret == "window":
-        return _of_any_window(policy)
-    sentences = [
-        "Readings of different houses are independent given occupancy, published rates and public"
-        " covariates.",
-        (
-            "One of the models of Theta is true, and an adversary who is unsure between them can"
-            " learn more."
-            if models > 1
-            else "The occupancy model is true."
-        ),
-        "Whether a meter reports does not depend on occupancy.",
-    ]
-    if policy.eta < 1:
-        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
-        sentences.append(f"Every reading follows its public law{share}.")
-    if policy.eta < 1 and exports:
-        sentences.append(
-            "Given occupancy and the time of day, the panels of different homes generate"
-            " independently: weather that they share needs eta = 1."
-        )
-    if secret == "step":
-        sentences.append(
-            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
-        )
-    if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
-        sentences.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
-    if secret != "step":
-        sentences.append("Occupancy does not react to published rates.")
-    if secret == "interval":
-        sentences.append(
-            "Where terms change, each model is true in its time, and a smaller promise begins with"
-            " the first price from readings that is published under it."
-        )
-    if consumption.reacts and policy.eta < 1:
-        sentences.append(
-            "Scales are given for demand as modelled; each step's follows the last rate."
-        )
-    if policy.clamp:
-        sentences.append("Readings are cut at the clamp before anything is added.")
-    if policy.schedule.assumption:
-        sentences.append(policy.schedule.assumption)
-    sentences += [
-        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
-        f" {covariate.vouched_by or 'no one'}), and models and laws hold given its values."
-        for covariate in policy.covariates
-    ]
-    sentences += weaker_promise(policy, models)
-    return tuple(sentences)

@@ -25,9 +25,10 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
-from hushgrid.planning.block_filter import BlockFilter
+from hushgrid.planning.block_filter import BlockFilter, block_filter
 from hushgrid.planning.expected_error import RHO, Prospect, prospect
-from hushgrid.planning.planner import Plan, Secret, Task, block_filter, plan, spending
+from hushgrid.planning.planner import Plan, plan
+from hushgrid.planning.task import Secret, Task, spending
 
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
