@@ -105,7 +105,7 @@ def test_the_number_of_houses_and_the_promise_come_first() -> None:
     assert said["Scenario"].startswith("Scenario(40 houses, 1 model, ")
     assert said["State"].startswith("State(40 houses, any price, epsilon 0.5, before step 2, ")
     assert said["Trace"].startswith("Trace(40 houses, any price, epsilon 0.5, 8 steps, ")
-    assert said["Plan"].startswith("Plan(40 houses, all steps by all prices, epsilon 2, ")
+    assert said["Plan"].startswith("Plan(40 houses, any step by all prices, epsilon 2, ")
     assert said["Factored"] == "Factored(40 houses, 1 model)"
     blocks = Policy(0.2, schedule=Blocks((48, 48), (0.2, 0.1)))
     assert repr(blocks).startswith("Policy(any block of steps, epsilon 0.2, ")

@@ -25,7 +25,7 @@ from hushgrid import (
 )
 from hushgrid.accounting.composition import compose
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.belief.estimate import posterior_mean
+from hushgrid.belief.posterior import posterior_mean
 from hushgrid.planning.tradeoff import endless_leakage
 
 TARIFF = Tariff(1.0, 62.5)

@@ -24,7 +24,7 @@ from hushgrid.operate.template import (
     example,
     planned_errors,
 )
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from tests.curator.setups import BEGINS
 from tests.files.leaves import leaves
 

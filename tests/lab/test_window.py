@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
+from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.errors import PolicyError
 from hushgrid.lab.comparison import (
     AHEAD,

@@ -12,7 +12,7 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.task import Task
 from hushgrid.planning.tradeoff import endless_leakage
-from hushgrid.report.promise import plan_json
+from hushgrid.report.plan import plan_json
 
 
 def planned(**terms: object) -> Plan:

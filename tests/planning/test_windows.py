@@ -25,14 +25,8 @@ from hushgrid import (
     Zone,
     plan,
 )
-from hushgrid.belief.load_filter import (
-    SPREADS,
-    LoadFilter,
-    SeenLoads,
-    Spreads,
-    drawn_loads,
-    usual_parts,
-)
+from hushgrid.belief.followed import usual_parts
+from hushgrid.belief.load_filter import SPREADS, LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.cli import main
 from hushgrid.planning import block_filter
 from hushgrid.planning.block_filter import BlockFilter

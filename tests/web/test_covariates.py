@@ -19,7 +19,8 @@ import pytest
 
 from hushgrid import Policy, SimulatedNoise, init, step
 from hushgrid.audit.certificate import certify
-from hushgrid.belief.load_filter import FollowedKnowledge, Values, informed
+from hushgrid.belief.followed import FollowedKnowledge, informed
+from hushgrid.belief.load_filter import Values
 from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Mqtt, ZoneService

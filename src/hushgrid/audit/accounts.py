@@ -24,7 +24,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease
+from hushgrid.belief.followed import EarlierRelease
 from hushgrid.mechanism.release import renumbered
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from hushgrid.adversary.recording import Recording
-from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
+from hushgrid.belief.followed import DayClock, EvenDays, Knowledge
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (
     HasRelease,

@@ -28,7 +28,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
+from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.release import (
     Release,

@@ -513,7 +513,7 @@ def simulate(
     """
     from hushgrid.lab.simulation import Mechanism, consecutive, fold
     from hushgrid.lab.simulation import days as simulated_days
-    from hushgrid.report import comparison as report
+    from hushgrid.report import paper as report
 
     zone_file, service = common.load_either(config, zone)
     world = consecutive(zone_file.scenario, zone_file.policy.horizon)
@@ -556,7 +556,7 @@ def paper(
     from hushgrid.files.results import make_folder, save_experiment
     from hushgrid.lab import paper as sweeps
     from hushgrid.lab.paper import experiment
-    from hushgrid.report import comparison as report
+    from hushgrid.report import paper as report
 
     plots = common.can_draw(json)
     make_folder(out)

@@ -594,7 +594,7 @@ def _verdict(out: Path, held_out: Sequence[dict[str, Any] | None] = ()) -> dict[
     """
     from hushgrid.curator.promise import outlook
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.report.promise import verdict
+    from hushgrid.report.outlook import verdict
 
     (zone,) = load_deployment(out / "service.toml").zones
     forecast = outlook(zone)

@@ -93,7 +93,8 @@ def plan(
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as make_plan
     from hushgrid.planning.stability import loop_of
-    from hushgrid.report import promise as report
+    from hushgrid.report import plan as report
+    from hushgrid.report.promise import finite_or_none
 
     if out is not None:
         common.require("matplotlib", "plot")
@@ -143,7 +144,7 @@ def plan(
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
     loop = loop_of(result, scenario.tariff, scenario.consumption)
-    values["loop"] = {name: report.finite_or_none(v) for name, v in loop._asdict().items()}
+    values["loop"] = {name: finite_or_none(v) for name, v in loop._asdict().items()}
     common.echo(report.plan_prose(result, rho, endless, covers, words), json)
     remarks = [report.stability_line(loop), *([_PRIVATE] if private else [])]
     for line in remarks:

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple, Protocol
 
 from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
-from hushgrid.belief.load_filter import Values, informed
+from hushgrid.belief.followed import informed
+from hushgrid.belief.load_filter import Values
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.replay import Replay, last_block, last_release
 from hushgrid.curator.terms import (

@@ -24,20 +24,22 @@ from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
-from hushgrid.report.promise import (
-    HomeWords,
+from hushgrid.report.outlook import (
     Outlook,
-    covers_json,
     figures,
-    finite_or_none,
-    home_words,
     outlook_brief,
     outlook_json,
     outlook_prose,
     price_error,
-    promise_sentence,
-    stability_line,
     verdict,
+)
+from hushgrid.report.plan import stability_line
+from hushgrid.report.promise import (
+    HomeWords,
+    covers_json,
+    finite_or_none,
+    home_words,
+    promise_sentence,
 )
 from hushgrid.stores.ledger.records import LedgerState
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from hushgrid._frames import DataTable, Tabular
 from hushgrid._numbers import Floats, Ints, UInt8s, brief, count_of, is_real
-from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
-from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
+from hushgrid.belief.estimate import USUAL_FACTOR, PublicKnowledge
+from hushgrid.belief.followed import EvenDays, FollowedKnowledge
+from hushgrid.belief.posterior import SHAPES
 from hushgrid.belief.rate_interval import LEVEL, posterior_interval
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.lab.attack import Watcher

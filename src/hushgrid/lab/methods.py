@@ -20,7 +20,8 @@ from hushgrid._numbers import Floats, Ints, is_real
 from hushgrid.accounting.composition import noise_multiple
 from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.adversary.knowledge import BlurShape
-from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
+from hushgrid.belief.estimate import USUAL_FACTOR, PublicKnowledge
+from hushgrid.belief.posterior import SHAPES
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import EstimatorRule, Policy

@@ -30,15 +30,10 @@ from hushgrid._numbers import (
     to_json,
     whole_number,
 )
-from hushgrid.belief.estimate import SHAPES, PublicKnowledge
-from hushgrid.belief.load_filter import (
-    DayClock,
-    EvenDays,
-    FollowedKnowledge,
-    Knowledge,
-    Values,
-    informed,
-)
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.followed import DayClock, EvenDays, FollowedKnowledge, Knowledge, informed
+from hushgrid.belief.load_filter import Values
+from hushgrid.belief.posterior import SHAPES
 from hushgrid.errors import NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.digest import calibrator_name, terms_digest

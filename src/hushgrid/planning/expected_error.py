@@ -23,7 +23,8 @@ from hushgrid.belief.filter import (
     marginals,
     sum_moments,
 )
-from hushgrid.belief.load_filter import PUT_BACK, LoadFilter, SeenLoads, Spreads, usual_parts
+from hushgrid.belief.followed import PUT_BACK, usual_parts
+from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
 from hushgrid.mechanism.policy import EstimatorRule, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp, clamp_ends, split

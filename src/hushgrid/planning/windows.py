@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import count_of
-from hushgrid.belief.load_filter import usual_parts
+from hushgrid.belief.followed import usual_parts
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
