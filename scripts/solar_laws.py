@@ -19,7 +19,7 @@ from hushgrid.files.readings import read_histories
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import DAY, Histories
 from hushgrid.learning.learner import LearningTerms, learn
-from hushgrid.learning.solar import dependence
+from hushgrid.learning.pools import dependence
 
 HOMES, DAYS = 12, 56
 LIMIT_W = 4000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy, Tariff
-from hushgrid.accounting.covers import DURATIONS
+from hushgrid.accounting.composition import DURATIONS
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.curator.promise import outlook, promise_json, sentence, tradeoff_json

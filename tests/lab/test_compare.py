@@ -18,7 +18,8 @@ from hushgrid.belief.filter import imputed
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.files.results import Journal
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import BATTERY_SIZE, METHODS, Bench, Comparison, compare, errors
+from hushgrid.lab.bench import BATTERY_SIZE, METHODS, Bench, errors
+from hushgrid.lab.comparison import Comparison, compare
 from hushgrid.lab.datasets import (
     Real,
     Recorded,

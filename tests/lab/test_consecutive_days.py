@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.lab.comparison import Bench
+from hushgrid.lab.bench import Bench
 from hushgrid.lab.datasets import Recorded
 from hushgrid.lab.methods import (
     BOUND,

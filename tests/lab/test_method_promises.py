@@ -16,7 +16,7 @@ from hushgrid import Consumption, Histogram, OccupancyModel, Scenario, Tariff, Z
 from hushgrid._kernels.loss import two_sided
 from hushgrid.errors import PolicyError
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import METHODS, methods_with
+from hushgrid.lab.bench import METHODS, methods_with
 from hushgrid.lab.methods import MethodPromise, MethodRefusal, MethodSetting, Ready
 from hushgrid.lab.pufferfish import quilt_multiple
 from hushgrid.model.occupancy import Calendar

@@ -11,7 +11,8 @@ import pytest
 from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
 from hushgrid.errors import PolicyError
 from hushgrid.files.weeks import Steps, local_seconds
-from hushgrid.lab.comparison import _DRAW, HELD, KINDS_HELD, SLOT_MEAN, Bench, compare, copied
+from hushgrid.lab.bench import _DRAW, HELD, KINDS_HELD, SLOT_MEAN, Bench
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world, real_days
 from hushgrid.lab.methods import (
     BOUND,

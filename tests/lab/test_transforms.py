@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 
 from hushgrid.errors import PolicyError
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import METHODS
+from hushgrid.lab.bench import METHODS
 from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
 from hushgrid.lab.transforms import (
     _Estimator,

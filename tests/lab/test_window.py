@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.errors import PolicyError
-from hushgrid.lab.comparison import (
-    AHEAD,
-    HELD,
-    ROLLING_MEAN_NOISY,
-    Bench,
-    WindowNoise,
-    compare,
-    copied,
-    methods_with,
-)
+from hushgrid.lab.bench import AHEAD, HELD, ROLLING_MEAN_NOISY, Bench, WindowNoise, methods_with
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world
 from hushgrid.lab.methods import (
     BOUND,

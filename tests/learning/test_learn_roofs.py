@@ -22,7 +22,7 @@ from hushgrid.learning.evaluation import (
 from hushgrid.learning.habits import Habits, assumed_habits, stationary
 from hushgrid.learning.histories import Histories, Roof, ailments, netted, of_months, split_roofs
 from hushgrid.learning.learner import LearningTerms, learn, split_held_out
-from hushgrid.learning.solar import dependence
+from hushgrid.learning.pools import dependence
 from tests.learning.homes import BEGINS, SHOWN, lived_in
 from tests.learning.options import learn_words, main
 

@@ -26,7 +26,7 @@ from hushgrid import (
     step,
     watch,
 )
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.errors import FileError
 from hushgrid.files.models import load_trace, save_trace
 from hushgrid.mechanism import policy as schedules

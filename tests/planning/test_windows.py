@@ -29,7 +29,7 @@ from hushgrid.belief.followed import usual_parts
 from hushgrid.belief.load_filter import SPREADS, LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.cli import main
 from hushgrid.planning import block_filter
-from hushgrid.planning.block_filter import BlockFilter
+from hushgrid.planning.expected_error import BlockFilter
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.windows import (
     WINDOWS,

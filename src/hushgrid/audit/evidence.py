@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.belief.followed import DayClock, EvenDays, Knowledge
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (

@@ -299,8 +299,9 @@ def compare(
         svg_text,
         write_text,
     )
-    from hushgrid.lab.comparison import WindowNoise, copied, methods_with
+    from hushgrid.lab.bench import WindowNoise, methods_with
     from hushgrid.lab.comparison import compare as compared
+    from hushgrid.lab.comparison import copied
     from hushgrid.lab.methods import MethodPromise
     from hushgrid.report import comparison as report
 

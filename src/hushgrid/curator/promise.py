@@ -19,8 +19,7 @@ from hushgrid.files.toml import duration_text, window_text
 from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.policy import Policy, assumptions
 from hushgrid.model.zone import FeedIn, Tariff
-from hushgrid.planning.block_filter import block_filter
-from hushgrid.planning.expected_error import RHO
+from hushgrid.planning.expected_error import RHO, block_filter
 from hushgrid.planning.planner import examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff

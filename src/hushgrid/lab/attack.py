@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushgrid._numbers import Int32s, Ints, UInt8s
+from hushgrid.adversary.attack import Recording, Truth, without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.adversary.recording import Recording, Truth, without_noise
 from hushgrid.belief.filter import chances_at_home
 from hushgrid.errors import PolicyError
 from hushgrid.lab.datasets import Real, Recorded, real_days

@@ -49,8 +49,14 @@ from hushgrid.learning.histories import (
     netted,
     vacant_days,
 )
-from hushgrid.learning.pools import ROUNDS, Prototypes, grouped_models, prototypes, split_laws
-from hushgrid.learning.solar import with_solar
+from hushgrid.learning.pools import (
+    ROUNDS,
+    Prototypes,
+    grouped_models,
+    prototypes,
+    split_laws,
+    with_solar,
+)
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Law
 from hushgrid.model.occupancy import Calendar

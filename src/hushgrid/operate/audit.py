@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid._numbers import is_hex
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (

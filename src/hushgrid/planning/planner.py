@@ -16,7 +16,7 @@ import numpy as np
 
 from hushgrid._frames import DataTable, Tabular
 from hushgrid._numbers import Floats, Indices, Int32s, brief, count_of, is_real
-from hushgrid.accounting.covers import Cover, covers
+from hushgrid.accounting.composition import Cover, covers
 from hushgrid.accounting.endless import FAR, MOST_STEPS
 from hushgrid.accounting.temporal import (
     Leakage,
@@ -30,9 +30,8 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, ZoneTerms
-from hushgrid.planning.block_filter import block_filter
 from hushgrid.planning.clamp import MOST_CUT, choose_clamp
-from hushgrid.planning.expected_error import RHO, Prospect, bill_change, prospect
+from hushgrid.planning.expected_error import RHO, Prospect, bill_change, block_filter, prospect
 from hushgrid.planning.schedules import borders, spread
 from hushgrid.planning.task import ROUNDING, Secret, Task, ZoneModels, loss_classes, spending
 from hushgrid.planning.windows import WindowOption, promise_words, window_policy

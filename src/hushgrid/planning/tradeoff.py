@@ -25,8 +25,7 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
-from hushgrid.planning.block_filter import BlockFilter, block_filter
-from hushgrid.planning.expected_error import RHO, Prospect, prospect
+from hushgrid.planning.expected_error import RHO, BlockFilter, Prospect, block_filter, prospect
 from hushgrid.planning.planner import Plan, plan
 from hushgrid.planning.task import Secret, Task, spending
 

@@ -22,9 +22,8 @@ from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, offset_tariff, optimal_rate, relative_to
-from hushgrid.planning.block_filter import BlockFilter
 from hushgrid.planning.clamp import MOST_CUT, MOST_MOVED, ClampGrid, clamp_grid
-from hushgrid.planning.expected_error import RHO, ClampMoments, Prospect, prospect
+from hushgrid.planning.expected_error import RHO, BlockFilter, ClampMoments, Prospect, prospect
 
 _HOUR, _WEEK = 3600, 604_800  # [s]
 # hours of a block; all divide a week, so that blocks begin at the same local times in every week

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.lab.battery import LABELS, NO_PROMISE, BatteryScore
-from hushgrid.lab.comparison import (
+from hushgrid.lab.bench import (
     AHEAD,
     AUCS,
     BATTERY_POWER,
@@ -25,8 +25,8 @@ from hushgrid.lab.comparison import (
     SLOT_MEAN,
     TIME_OF_USE,
     YESTERDAY,
-    Comparison,
 )
+from hushgrid.lab.comparison import Comparison
 from hushgrid.lab.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
 from hushgrid.lab.rolling import DailySums
 from hushgrid.report._figures import finish, light_grid, render, table

@@ -15,7 +15,7 @@ from hushgrid.learning.evaluation import PublishedGroup
 from hushgrid.learning.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
 from hushgrid.learning.histories import AILMENTS, Histories
 from hushgrid.learning.learner import HeldOut, Learned
-from hushgrid.learning.solar import dependence
+from hushgrid.learning.pools import dependence
 from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.accounting.covers import Cover
+from hushgrid.accounting.composition import Cover
 from hushgrid.planning.expected_error import AS_GOOD, Way
 from hushgrid.planning.planner import Plan
 from hushgrid.report.plan import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.accounting.covers import Cover
+from hushgrid.accounting.composition import Cover
 from hushgrid.accounting.temporal import (
     contradicted_houses,
     leakage_under_models,

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hushgrid.accounting.covers import Cover
+from hushgrid.accounting.composition import Cover
 from hushgrid.mechanism.policy import Policy, weaker_promise
 from hushgrid.report._figures import table
 
