@@ -33,7 +33,7 @@ from benchmarks.running import INTERVAL
 from benchmarks.running import service as zone_of
 from benchmarks.sender import TOKEN, TOPIC
 from hushgrid.curator.ingest import Ingest, Receipt
-from hushgrid.files.deployment import Http, Mqtt
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates

@@ -87,7 +87,7 @@ class _Zone:
 
 def _ours(zone: _Zone) -> Any:
     from hushgrid.curator.ingest import Ingest
-    from hushgrid.files.deployment import Http
+    from hushgrid.files.settings import Http
     from hushgrid.web.http.app import make_app
     from hushgrid.web.http.common import Metrics, ZoneStates
 
@@ -101,7 +101,7 @@ def _serve(kind: str) -> None:
     """Serve until standard input ends; a line there publishes a release."""
     import httpx
 
-    from hushgrid.files.deployment import Http
+    from hushgrid.files.settings import Http
     from hushgrid.web.http.server import Server
 
     zone = _Zone()

@@ -25,7 +25,8 @@ from benchmarks.running import BEGINS, service
 from hushgrid import SimulatedNoise
 from hushgrid.curator.clock import SystemClock
 from hushgrid.curator.curator import Curator
-from hushgrid.files.deployment import OpenAdr, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import OpenAdr
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import open_meters

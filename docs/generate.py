@@ -105,7 +105,7 @@ def commands() -> str:
 def routes() -> str:
     """Each route with its parameters, body and answers; then the models of answers."""
     from hushgrid.curator.ingest import Ingest
-    from hushgrid.files.deployment import Http
+    from hushgrid.files.settings import Http
     from hushgrid.web.http.app import make_app
     from hushgrid.web.http.common import Metrics, ZoneStates
 
@@ -166,29 +166,29 @@ def _kind(schema: dict[str, Any]) -> str:
 
 def keys() -> str:
     """Each table of a service or zone file, and [learn] of `hushgrid learn`, with its keys."""
-    from hushgrid.files import deployment, learn_file, service_file, zone_file
+    from hushgrid.files import laws, learn_file, meters, service_file, settings, zone_file
     from hushgrid.files._tables import _key, keys_of
     from hushgrid.model.consumption import Elasticity
     from hushgrid.model.shape import LoadShape
     from hushgrid.model.zone import FeedIn, Tariff
 
     found: dict[str, list[Any]] = {
-        "[service]": [deployment.Service],
-        "[stores]": [deployment.Stores],
-        "[http]": [deployment.Http],
-        "[mqtt]": [deployment.Mqtt],
-        "[openadr]": [deployment.OpenAdr],
-        "[publish]": [deployment.Publish],
+        "[service]": [settings.Service],
+        "[stores]": [settings.Stores],
+        "[http]": [settings.Http],
+        "[mqtt]": [settings.Mqtt],
+        "[openadr]": [settings.OpenAdr],
+        "[publish]": [settings.Publish],
         "[zone]": [zone_file.ZoneTable],
-        "[tariff]": [Tariff, deployment.Presentation],
+        "[tariff]": [Tariff, settings.Presentation],
         "[tariff.feed_in]": [FeedIn],
-        "[tariff.charges]": [deployment.Charges],
-        "[[tariff.charges.seasons]]": [deployment.Season],
+        "[tariff.charges]": [settings.Charges],
+        "[[tariff.charges.seasons]]": [settings.Season],
         "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],
-        "[[houses]]": [service_file.Metered],
-        "[[models]]": [zone_file.Chained, zone_file.ModelFile],
-        "[models.chains.NAME]": [zone_file.Chain],
-        "periods, weekend": [zone_file.Period],
+        "[[houses]]": [meters.Metered],
+        "[[models]]": [laws.Chained, laws.ModelFile],
+        "[models.chains.NAME]": [laws.Chain],
+        "periods, weekend": [laws.Period],
         "[[covariates]]": [zone_file.PublicSeries],
         "[elasticity]": [Elasticity],
         "[learned]": [zone_file.Provenance],

@@ -154,7 +154,7 @@ def zone(tmp_path: Path) -> Path:
 def test_the_command_attacks_homes_under_any_promise(
     zone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--config", zone, "--away", "P14D", "--draws", 2000)
+    asked = ("--config", zone, "--away", "P14D", "--draws", 400)
     day = figures(capsys, *asked)
     assert day["promise"] == {"secret": "window", "epsilon": 1.0, "window_s": 86_400}
     assert (day["steps"], day["recorded"]) == (1344, False)

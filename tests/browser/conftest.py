@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from hushgrid.curator.clock import FastClock
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.operate import serve
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched

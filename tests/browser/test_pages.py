@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.files.deployment import Charges
+from hushgrid.files.settings import Charges
 from hushgrid.model.zone import FeedIn
 from hushgrid.report._figures import render
 from hushgrid.report.comparison import comparison_page
@@ -32,14 +32,13 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 from playwright.sync_api import Error, Page, expect
 
 Open = Callable[..., Page]
-PATHS = ("/", "/how", "/explore", "/operator", "/demo", "/v1/docs", "/zones/none")
+PATHS = ("/", "/how", "/explore", "/operator", "/demo", "/zones/none")
 READY = {
     "/": "#now[data-state=ready]",
     "/how": "#promise[data-state=ready]",
     "/explore": "#picture[data-state=ready]",
     "/operator": "#login",
     "/demo": "#words[data-state=ready]",
-    "/v1/docs": "#prices",
     "/zones/none": "h1",
 }
 
@@ -167,9 +166,6 @@ def test_every_page_fits_and_can_be_used_by_all(
         for width in widths:
             page.set_viewport_size({"width": width, "height": 800})
             assert not scrolls_sideways(page), f"{path} {width}"
-        if path == "/v1/docs":
-            page.locator("#prices summary").click()
-            expect(page.locator("#prices pre")).to_contain_text("elm-street")
         if path == "/operator":
             assert not faults(page), path
             page.get_by_role("button", name="Log in as the operator").click()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Readings
 from hushgrid.report.bill import BillRates, bill_rows

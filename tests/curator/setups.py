@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Register
 from hushgrid.stores.ledger.writer import create

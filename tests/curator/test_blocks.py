@@ -18,8 +18,9 @@ from sqlalchemy import select
 
 from hushgrid import PlanError, Policy, Zone, tally
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.curator.curator import NO_SIZE, Curator
+from hushgrid.curator.curator import Curator
 from hushgrid.curator.promise import outlook
+from hushgrid.curator.status import NO_SIZE
 from hushgrid.curator.terms import first_state
 from hushgrid.curator.transfer import move
 from hushgrid.errors import ConfigError

@@ -19,8 +19,9 @@ from hushgrid import (
 )
 from hushgrid.belief.filter import Expectations
 from hushgrid.curator.clock import JsonLines, PlainLines
-from hushgrid.curator.curator import LATE, Curator, status_of
+from hushgrid.curator.curator import LATE, Curator
 from hushgrid.curator.ingest import Ingest
+from hushgrid.curator.status import status_of
 from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check

@@ -17,13 +17,13 @@ from hushgrid.audit.accounts import budget
 from hushgrid.cli import main
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.gaps import _is_beyond, largest_loss, note_loss, resume_zones
+from hushgrid.curator.status import from_ledger
 from hushgrid.curator.terms import terms_record
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.process import make_noise
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold

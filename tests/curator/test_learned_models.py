@@ -12,7 +12,7 @@ import pytest
 
 from hushgrid import LedgerError
 from hushgrid.audit.certificate import certify
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.errors import ConfigError
 from hushgrid.files.zone_file import Provenance
 from hushgrid.operate.audit import load_case

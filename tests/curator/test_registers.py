@@ -15,11 +15,10 @@ from hushgrid.cli import main
 from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ConfigError, MeterError
-from hushgrid.files.deployment import Http
-from hushgrid.files.mappings import mapping_of
-from hushgrid.files.readings import batches_of_file
+from hushgrid.files.readings import batches_of_file, mapping_of
 from hushgrid.files.service_file import load_deployment
-from hushgrid.intake.csv import parse_csv
+from hushgrid.files.settings import Http
+from hushgrid.intake.csv import csv_batches
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
 from hushgrid.intake.exports import crc16, dsmr_p1_batches, nested_json_batches
 from hushgrid.intake.readings import Parsed, Readings, Register, collect
@@ -207,7 +206,7 @@ def test_blocks_of_one_day_keep_their_direction() -> None:
         '"2021-11-07 01:00:00 to 2021-11-07 01:15:00","{2}",""\n\n'
     )
     text = block.format("Delivered", 1, 2) + block.format("Received", 3, 4)
-    found = parse_csv(text.encode(), mapped(mapping_of("sce", "me"), "me")).readings
+    found = collect(csv_batches(text.encode(), mapped(mapping_of("sce", "me"), "me"))).readings
     first = 1636272000  # 2021-11-07T08:00:00Z
     assert [(who, at - first, wh) for who, at, _, wh in found.rows()] == [
         ("me", 0, 1000), ("me", 3600, 2000), ("out", 0, 3000), ("out", 3600, 4000)
@@ -248,16 +247,16 @@ def test_mappings_of_ones_own_say_the_direction(tmp_path: Path) -> None:
         b"%s,2026-01-05T00:00Z,%d,%s\n" % row
         for row in ((b"a", 5, b"in"), (b"a", 7, b"OUT 1"), (b"b", 9, b"export"), (b"b", 3, b""))
     )
-    found = parse_csv(text, mapped(mapping, "a"))
+    found = collect(csv_batches(text, mapped(mapping, "a")))
     assert [(who, wh) for who, *_, wh in found.readings.rows()] == [("a", 5), ("out", 7), ("b", 3)]
     assert (found.malformed, found.reasons[0].rows) == (0, 1), "a row of b is left out"
     signed = replace(mapping, value="taken", minus=("given",), fed_in=())
     text = b"id,at,taken,given\na,2026-01-05T00:00Z,5,7\na,2026-01-05T00:15Z,5,\n"
-    net = parse_csv(text, signed).readings
+    net = collect(csv_batches(text, signed)).readings
     assert net.wh.tolist() == [-2, 5], "both directions in one row"
     lines = [line.split("`")[1::2] for line in GUIDE.splitlines() if line.startswith("| `datadis`")]
     own.write_text("\n".join(lines[0][1:]))
-    net = parse_csv(FILES["datadis"].read_bytes(), mapping_of(str(own))).readings
+    net = collect(csv_batches(FILES["datadis"].read_bytes(), mapping_of(str(own)))).readings
     assert net.wh.tolist()[-2:] == [400, 900], "as the guide says of Datadis"
     own.write_text('base = "fluvius"\nregisters = {a = "b"}\n')
     with pytest.raises(Exception, match="field 'registers' is unknown"):

@@ -15,8 +15,8 @@ import pytest
 
 from hushgrid import OccupancyModel
 from hushgrid.audit.accounts import budget
-from hushgrid.curator.curator import status_of
 from hushgrid.curator.gaps import book
+from hushgrid.curator.status import status_of
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of

@@ -1,37 +1,32 @@
-"""The living zone, whole: real process, broker and pages' data, restarted, gone on and ended."""
+"""The living zone, whole: real process and pages' data, restarted, gone on and ended."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.demo import living
-from hushgrid.demo.living import DemoOptions, DemoRequests, run_demo
-from hushgrid.demo.setting import EVENING, PLACES
+from hushgrid.demo.living import EVENING, DemoOptions, DemoRequests, run_demo
 from hushgrid.errors import ServiceError
 from tests.web.brokers import until
-from tests.web.messages import heard
 
 ROOT = Path(__file__).parents[2]
 MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z
 LEFT = 6  # steps of the first week
 BEGINS = MONDAY - 900 * LEFT
-MOSQUITTO = shutil.which("mosquitto", path=PLACES)
 
 
 class Living:
@@ -225,21 +220,6 @@ def test_another_origin_cannot_restart_the_day(slow: Living) -> None:
 def test_before_the_first_release_there_is_nothing_to_draw(slow: Living) -> None:
     state = slow.get("/demo/state")
     assert (state["t"], state["occupancy"], state["auc"]["others"]["open"]) == (0, [], None)
-
-
-@pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed.")
-def test_prices_are_on_a_broker_too(demo: Living) -> None:
-    found = re.search(r"127\.0\.0\.1:(\d+), topic (\S+)", demo.lines[2])
-    assert found is not None
-    broker: Any = SimpleNamespace(port=int(found[1]))
-    assert heard(broker, found[2])["zone"] == "elm-street"
-
-
-def test_without_a_broker_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushgrid.demo.setting.shutil.which", lambda *_, **__: None)
-    made = Living()
-    made.stop()
-    assert "No mosquitto" in made.lines[2]
 
 
 @pytest.mark.parametrize("words", [["--epsilon", "99"], ["--once", "--epsilon", "99"]])

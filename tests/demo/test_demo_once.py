@@ -22,10 +22,11 @@ from hushgrid.demo.living import (
     HOST,
     DemoRequests,
     DemoRun,
+    Secrets,
     SimulatedPace,
     play_once,
+    write_service,
 )
-from hushgrid.demo.setting import Secrets, write_service
 from hushgrid.errors import ServiceError
 from hushgrid.lab.simulation import errors_of_days
 from hushgrid.statistics import next_one

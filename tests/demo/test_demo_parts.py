@@ -22,15 +22,14 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.curator.promise import sentence
-from hushgrid.demo.living import SimulatedPace
-from hushgrid.demo.panel import BINS, KNOWS, VIEWS, Panel, Rolling
-from hushgrid.demo.setting import (
-    CHOICES,
+from hushgrid.demo.living import (
     EVENING,
     Secrets,
+    SimulatedPace,
     check_epsilon,
     write_service,
 )
+from hushgrid.demo.panel import BINS, CHOICES, KNOWS, VIEWS, Panel, Rolling
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
@@ -113,7 +112,8 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
         for t, one in enumerate(day.releases)
         if t != left_out  # a release that never came: the adversary only predicts
     ]
-    assert [one.t for one in seen] == [t + 1 for t in range(40) if t != left_out]
+    starts = [zone.begins + t * zone.seconds for t in range(40) if t != left_out]
+    assert [one.start for one in seen] == starts
     pairs = zip(day.releases, truth.readings, strict=True)
     bare = tuple(without_noise(*each, zone.scenario) for each in pairs)
     for knows in KNOWS:

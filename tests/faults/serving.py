@@ -11,7 +11,8 @@ from pathlib import Path
 
 from hushgrid import Policy
 from hushgrid.curator.clock import WatchedClock, log_lines
-from hushgrid.files.deployment import Deployment, Http, OpenAdr
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.operate import serve
 from hushgrid.stores.clients import KINDS
 from tests.curator.worlds import TOKEN, deployment, service

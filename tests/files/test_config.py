@@ -18,15 +18,10 @@ from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.curator.terms import first_state
 from hushgrid.errors import ConfigError, FileError, PolicyError, ServiceError
-from hushgrid.files.deployment import (
-    Deployment,
-    Http,
-    Promise,
-    ZoneService,
-    as_curator,
-)
+from hushgrid.files.deployment import Deployment, Promise, ZoneService, as_curator
 from hushgrid.files.results import save_model
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.weeks import placed
 from hushgrid.files.zone_file import Provenance

@@ -203,18 +203,24 @@ def test_mistakes_in_a_zone_file_are_named(tmp_path: Path, old: str, new: str, w
 
 
 def test_a_zone_file_of_half_hours(tmp_path: Path) -> None:
-    zone = load_zone(EXAMPLE, seconds=1800).scenario
+    text = EXAMPLE.read_text() + "[service]\ninterval = 1800\n"
+    path = tmp_path / "zone.toml"
+    path.write_text(text)
+    zone = load_zone(path).scenario
     theta = zone.models[0]
     assert theta.calendar.slots.size == 7 * 48
     (piece,) = theta.chains
     leaving = [piece.transition[theta.calendar.slot(t), 0, 1, 0] for t in (14, 15, 33, 34)]
     assert leaving == [0.001, 0.20, 0.02, 0.03]  # 07:00 and 16:30
     assert zone.consumption.calendar.slots.size == 48
-    with pytest.raises(FileError, match="interval is 7000 s; give one that divides a day"):
-        load_zone(EXAMPLE, seconds=7000)
-    (tmp_path / "zone.toml").write_text(EXAMPLE.read_text().replace("16:30", "16:45"))
+    path.write_text(text.replace("1800", "7000"))
+    with pytest.raises(
+        FileError, match=r"service\.interval is 7000; give whole seconds that divide"
+    ):
+        load_zone(path)
+    path.write_text(text.replace("16:30", "16:45"))
     with pytest.raises(FileError, match="at which a step of 1800 s begins"):
-        load_zone(tmp_path / "zone.toml", seconds=1800)
+        load_zone(path)
 
 
 def test_declared_zeros_in_a_zone_file(tmp_path: Path) -> None:

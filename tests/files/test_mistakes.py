@@ -16,8 +16,8 @@ import pytest
 
 from hushgrid.errors import ConfigError
 from hushgrid.files._tables import keys_of
-from hushgrid.files.deployment import Service
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Service
 from hushgrid.files.zone_file import StepKeys, load_zone
 
 Keys = tuple[str | int, ...]

@@ -11,8 +11,8 @@ import pytest
 
 from hushgrid.curator.promise import outlook
 from hushgrid.errors import FileError
+from hushgrid.files.laws import load_shape
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.shape_file import load_shape
 from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule

@@ -12,11 +12,11 @@ from xml.sax.saxutils import quoteattr
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hushgrid.intake.arrow import parse_arrow, parse_parquet
-from hushgrid.intake.csv import parse_csv
-from hushgrid.intake.espi import parse_espi
-from hushgrid.intake.json import parse_json
-from hushgrid.intake.readings import Parsed
+from hushgrid.intake.arrow import arrow_batches, parquet_batches
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.espi import espi_batches
+from hushgrid.intake.json import json_batches
+from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import CANONICAL
 
 Row = tuple[str, int, int, int]  # meter id, start [s UTC], duration [s], Wh
@@ -128,10 +128,10 @@ def as_espi(rows: Sequence[Row]) -> bytes:
 
 
 FORMATS: dict[str, tuple[Callable[[Sequence[Row]], bytes], Callable[[bytes], Parsed]]] = {
-    "csv": (as_csv, lambda data: parse_csv(data, CANONICAL)),
-    "json": (as_json, parse_json),
-    "ndjson": (as_ndjson, parse_json),
-    "parquet": (as_parquet, parse_parquet),
-    "arrow": (as_arrow, parse_arrow),
-    "espi": (as_espi, parse_espi),
+    "csv": (as_csv, lambda data: collect(csv_batches(data, CANONICAL))),
+    "json": (as_json, lambda *given: collect(json_batches(*given))),
+    "ndjson": (as_ndjson, lambda *given: collect(json_batches(*given))),
+    "parquet": (as_parquet, lambda *given: collect(parquet_batches(*given))),
+    "arrow": (as_arrow, lambda *given: collect(arrow_batches(*given))),
+    "espi": (as_espi, lambda *given: collect(espi_batches(*given))),
 }

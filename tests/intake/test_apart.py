@@ -19,7 +19,7 @@ import pytest
 from hushgrid import IntakeError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.readings import batches_of_file
-from hushgrid.intake.arrow import parquet_batches, parse_parquet
+from hushgrid.intake.arrow import parquet_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL
 from tests.intake.hostile import CLAIM, HISTOGRAM, NO_ENCODING, ROWS
@@ -49,7 +49,7 @@ def endless(_: Any, __: Any) -> Iterator[Parsed]:
 def test_the_same_readings(tmp_path: Path) -> None:
     data, file = as_parquet(ROWS), tmp_path / "a.parquet"
     file.write_bytes(data)
-    for found in (apart(data), apart(file), parse_parquet(data)):
+    for found in (apart(data), apart(file), collect(parquet_batches(data))):
         assert list(found.readings.rows()) == ROWS
 
 
@@ -91,10 +91,11 @@ def test_one_long_text_for_many_rows() -> None:
 MEASURED = """
 import re, sys
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_parquet
+from hushgrid.intake.arrow import parquet_batches
+from hushgrid.intake.readings import collect
 data = bytes.fromhex(sys.argv[1])
 try:
-    parse_parquet(data)
+    collect(parquet_batches(data))
 except IntakeError as error:
     most = re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
     print(int(most[1]) >> 10, error)

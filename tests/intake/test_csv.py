@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake.csv import csv_batches, parse_csv
-from hushgrid.intake.text import (
-    CANONICAL,
-    LOW_CARBON_LONDON,
-    PECAN_STREET,
-    ColumnMapping,
-    lines,
-    open_bytes,
-)
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.lines import lines, open_bytes
+from hushgrid.intake.readings import collect
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 
 HEADER = "meter_id,start_utc,duration_s,wh\n"
 GOOD = "a,2013-01-01T00:00:00Z,1800,115\n"
@@ -31,7 +26,7 @@ def test_low_carbon_london() -> None:
         "MAC000002,Std,2012-12-18 15:13:41.0000000,Null\n"
         "MAC000003,ToU,2013-06-30 12:00:00.0000000,1.0015000\n"
     )
-    found = parse_csv(text.encode(), LOW_CARBON_LONDON)
+    found = collect(csv_batches(text.encode(), LOW_CARBON_LONDON))
     assert list(found.readings.rows()) == [
         ("MAC000002", 1350001800, 1800, 0),
         ("MAC000002", 1350003600, 1800, 115),
@@ -51,7 +46,7 @@ def test_pecan_street() -> None:
         "661,2018-11-04 01:30:00-06,,2,\n"
         "661,2018-11-04 01:45:00-06,,,\n"
     )
-    found = parse_csv(text.encode(), PECAN_STREET)
+    found = collect(csv_batches(text.encode(), PECAN_STREET))
     assert list(found.readings.rows()) == [
         ("661", 1514786400, 900, 29),  # 28.75
         ("661", 1530421200, 900, -250),  # -250.5
@@ -78,7 +73,7 @@ def test_a_mapping_of_ones_own() -> None:
         "01.01.2013 02:00;1.500\r\n"
         "01.01.1970 01:00;1\r\n"  # starts before 1970
     )
-    found = parse_csv(text.encode(), mapping)
+    found = collect(csv_batches(text.encode(), mapping))
     assert list(found.readings.rows()) == [
         ("haus", JANUARY - 3600, 3600, 115),
         ("haus", 1382828400, 3600, 1000),
@@ -123,7 +118,7 @@ BAD_LINES = [
 @pytest.mark.parametrize(("line", "why"), BAD_LINES, ids=[line[:40] for line, _ in BAD_LINES])
 def test_a_bad_line_harms_itself_alone(line: str, why: str) -> None:
     text = HEADER + GOOD + line + "\n" + GOOD
-    found = parse_csv(text.encode("utf-8", "surrogateescape"), CANONICAL)
+    found = collect(csv_batches(text.encode("utf-8", "surrogateescape"), CANONICAL))
     assert list(found.readings.rows()) == [("a", JANUARY, 1800, 115)] * 2
     assert found.malformed == 1
     (problem,) = found.problems
@@ -133,14 +128,16 @@ def test_a_bad_line_harms_itself_alone(line: str, why: str) -> None:
 
 def test_what_is_no_fault() -> None:
     text = HEADER + f'\n \n"a,""b""","2013-01-01T00:00:00Z",1800,115\r\n\n{GOOD}'.rstrip("\n")
-    found = parse_csv(text.encode(), CANONICAL)
+    found = collect(csv_batches(text.encode(), CANONICAL))
     assert [row[0] for row in found.readings.rows()] == ['a,"b"', "a"]
     assert found.malformed == 0
 
 
 def test_columns_in_any_order_with_spaces_around() -> None:
     text = b" wh ,other,duration_s,start_utc,meter_id\n115,?,1800,2013-01-01 00:00:00+00:00, a \n"
-    assert list(parse_csv(text, CANONICAL).readings.rows()) == [("a", JANUARY, 1800, 115)]
+    assert list(collect(csv_batches(text, CANONICAL)).readings.rows()) == [
+        ("a", JANUARY, 1800, 115)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def test_columns_in_any_order_with_spaces_around() -> None:
 )
 def test_unusable_tables(data: Any, why: str) -> None:
     with pytest.raises(IntakeError, match=why):
-        parse_csv(data, CANONICAL)
+        collect(csv_batches(data, CANONICAL))
 
 
 FIELDS: dict[str, Any] = {
@@ -201,7 +198,7 @@ def test_no_reading_in_any_message() -> None:
     """A value that cannot be used is as secret as one that can."""
     secrets = ["7654.32.1", "7654321e99", "7654321 kWh", "7654;321"]
     text = HEADER + "".join(f"a,2013-01-01T00:00:00Z,1800,{secret}\n" for secret in secrets)
-    found = parse_csv(text.encode(), CANONICAL)
+    found = collect(csv_batches(text.encode(), CANONICAL))
     assert found.malformed == len(secrets)
     assert not any("7654" in problem for problem in found.problems)
 
@@ -236,4 +233,6 @@ def test_chunks_of_any_size_make_one_file(size: int) -> None:
 def test_a_table_without_its_preamble_is_refused_in_one_sentence() -> None:
     mapping = ColumnMapping(preamble=True, meter="m", time="t", value="v", duration="d", unit="wh")
     with pytest.raises(IntakeError, match="no line names the columns"):
-        parse_csv(b"m,t,v,d\nA,2026-01-05T00:00Z,1,900\nB,2026-01-05T00:00Z,2,900\n", mapping)
+        collect(
+            csv_batches(b"m,t,v,d\nA,2026-01-05T00:00Z,1,900\nB,2026-01-05T00:00Z,2,900\n", mapping)
+        )

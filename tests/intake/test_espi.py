@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hushgrid import ExtraError, IntakeError
-from hushgrid.intake.espi import ReadingType, espi_batches, parse_espi
+from hushgrid.intake.espi import ReadingType, espi_batches
+from hushgrid.intake.readings import collect
 from tests.intake.renderings import Row, as_espi, entry, espi_block, espi_meter, espi_type, feed
 
 POINT = "RetailCustomer/9b6c7063/UsagePoint/01"
@@ -64,7 +65,7 @@ GOLDEN = f"""<?xml version="1.0" encoding="UTF-8"?>
 
 
 def test_golden_feed() -> None:
-    found = parse_espi(GOLDEN.encode())
+    found = collect(espi_batches(GOLDEN.encode()))
     assert list(found.readings.rows()) == [
         (POINT, NOON, 3600, 974),  # 974.5, to even
         (POINT, NOON + 3600, 900, 965),
@@ -80,7 +81,7 @@ def test_order_of_entries_does_not_matter() -> None:
         espi_type("in", uom=72, powerOfTenMultiplier=3),
     ]
     for turn in range(4):
-        found = parse_espi(feed(*parts[turn:], *parts[:turn]))
+        found = collect(espi_batches(feed(*parts[turn:], *parts[:turn])))
         assert list(found.readings.rows()) == [(POINT, NOON, 3600, 974_000)]
 
 
@@ -91,29 +92,29 @@ def test_links_may_stand_after_the_content() -> None:
         f'<entry>{content}<link rel="self" href="{POINT}/MeterReading/01/IntervalBlock/1"/></entry>'
     )
     data = feed(espi_type("t", uom=72), espi_type("u", uom=38), espi_meter(POINT, "01", "t"), late)
-    assert list(parse_espi(data).readings.rows()) == [(POINT, NOON, 3600, 974)]
+    assert list(collect(espi_batches(data)).readings.rows()) == [(POINT, NOON, 3600, 974)]
 
 
 def test_usage_points_of_two_customers_are_two_meters() -> None:
     points = ["RetailCustomer/1/UsagePoint/01", "RetailCustomer/2/UsagePoint/01"]
     data = as_espi([(point, NOON, 900, 5) for point in points])
-    assert parse_espi(data).readings.ids == tuple(points)
+    assert collect(espi_batches(data)).readings.ids == tuple(points)
 
 
 def test_a_document_without_links_needs_one_type_and_a_meter_id() -> None:
     bare = entry([], espi_block(POINT, "01", ONE).split("<content>")[1].split("</content>")[0])
     one, same, other = espi_type("a", uom=72), espi_type("b", uom=72), espi_type("c", uom=38)
-    assert parse_espi(feed(one, bare)).problems == (
+    assert collect(espi_batches(feed(one, bare))).problems == (
         "reading 1: no link names the UsagePoint of the reading, and no meter id was given",
     )
     for kinds in ([one], [one, same]):
-        found = parse_espi(feed(*kinds, bare), meter_id="home")
+        found = collect(espi_batches(feed(*kinds, bare), meter_id="home"))
         assert list(found.readings.rows()) == [("home", NOON, 3600, 974)]
     for kinds in ([], [one, other]):
-        found = parse_espi(feed(*kinds, bare), meter_id="home")
+        found = collect(espi_batches(feed(*kinds, bare), meter_id="home"))
         assert found.problems == ("reading 1: no ReadingType is known for the reading",)
     point = entry([POINT], "<espi:UsagePoint/>")
-    assert parse_espi(feed(one, point, bare)).malformed == 1
+    assert collect(espi_batches(feed(one, point, bare))).malformed == 1
 
 
 OTHER = "RetailCustomer/2/UsagePoint/01"
@@ -142,7 +143,7 @@ def test_one_home_decides_nothing_for_another(added: list[str]) -> None:
     kept = [espi_meter(LINKED, "01", "in"), espi_block(LINKED, "02", ONE)]
 
     def rows(*entries: str) -> list[Row]:
-        return list(parse_espi(feed(espi_type("in", uom=72), *entries)).readings.rows())
+        return list(collect(espi_batches(feed(espi_type("in", uom=72), *entries))).readings.rows())
 
     for home in ([espi_block(POINT, "01", ONE)], [nameless], kept):
         assert sorted(rows(*home, *added)) == sorted(rows(*home) + rows(*added))
@@ -160,17 +161,17 @@ def test_one_home_decides_nothing_for_another(added: list[str]) -> None:
 )
 def test_one_name_for_two_things_is_refused(twice: list[str]) -> None:
     """Which of the two holds would be decided by what other homes send."""
-    parse_espi(feed(*twice[:1] * 2))
+    collect(espi_batches(feed(*twice[:1] * 2)))
     with pytest.raises(IntakeError, match="of one name that differ"):
-        parse_espi(feed(*twice))
+        collect(espi_batches(feed(*twice)))
 
 
 def test_one_meter_id_for_two_usage_points_is_refused() -> None:
     data = as_espi([(POINT, NOON, 900, 5), (POINT + "x", NOON, 900, 5)])
     with pytest.raises(IntakeError, match="two usage points"):
-        parse_espi(data, meter_id="home")
+        collect(espi_batches(data, meter_id="home"))
     with pytest.raises(IntakeError, match="meter_id is ''"):
-        parse_espi(data, meter_id="")
+        collect(espi_batches(data, meter_id=""))
 
 
 def test_a_meter_reading_leads_to_its_usage_point() -> None:
@@ -182,7 +183,7 @@ def test_a_meter_reading_leads_to_its_usage_point() -> None:
     other = entry([f"{POINT}2"], "<espi:UsagePoint/>")
     types = [espi_type("a", uom=72), espi_type("b", uom=38)]
     for parts in ([meter, block], [block, meter]):
-        found = parse_espi(feed(*types, *parts, other))
+        found = collect(espi_batches(feed(*types, *parts, other)))
         assert list(found.readings.rows()) == [(POINT, NOON, 3600, 974)]
 
 
@@ -197,8 +198,10 @@ def test_large_powers_do_not_wrap() -> None:
 def test_of_a_long_text_only_the_beginning_is_kept() -> None:
     """The same value, though the text that follows it would change it."""
     block = f"<espi:IntervalBlock>{reading('5' + ' ' * 1_000 + '7')}</espi:IntervalBlock>"
-    found = parse_espi(
-        feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+    found = collect(
+        espi_batches(
+            feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+        )
     )
     assert list(found.readings.rows()) == [(POINT, NOON, 900, 5)]
 
@@ -221,7 +224,7 @@ def test_types_that_are_refused(fields: dict[str, int], why: str) -> None:
     blocks = [espi_block(POINT, "01", ONE), espi_block(POINT, "02", ONE)]
     types = [espi_type("bad", **fields), espi_type("good", uom=72)]
     meters = [espi_meter(POINT, "01", "bad"), espi_meter(POINT, "02", "good")]
-    found = parse_espi(feed(*types, *meters, *blocks))
+    found = collect(espi_batches(feed(*types, *meters, *blocks)))
     assert list(found.readings.rows()) == [(POINT, NOON, 3600, 974)]
     (problem,) = found.problems
     assert problem.startswith("reading 1: ")
@@ -261,8 +264,10 @@ def reading(value: str = "5", start: str = str(NOON), duration: str = "900") -> 
 )
 def test_a_bad_reading_harms_itself_alone(bad: str, why: str) -> None:
     block = f"<espi:IntervalBlock>{reading()}{bad}{reading()}</espi:IntervalBlock>"
-    found = parse_espi(
-        feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+    found = collect(
+        espi_batches(
+            feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+        )
     )
     assert list(found.readings.rows()) == [(POINT, NOON, 900, 5)] * 2
     (problem,) = found.problems
@@ -296,7 +301,7 @@ LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
 )
 def test_unusable_documents(data: bytes, why: str) -> None:
     with pytest.raises(IntakeError, match=why):
-        parse_espi(data)
+        collect(espi_batches(data))
 
 
 @pytest.mark.parametrize(
@@ -316,21 +321,21 @@ def test_unusable_documents(data: bytes, why: str) -> None:
 def test_what_a_document_may_keep_waiting_is_limited(
     name: str, limit: int, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse_espi(data)
+    collect(espi_batches(data))
     monkeypatch.setattr(f"hushgrid.intake.espi.{name}", limit)
     with pytest.raises(IntakeError, match="ESPI has more than 2"):
-        parse_espi(data)
+        collect(espi_batches(data))
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "defusedxml.ElementTree", None)
     with pytest.raises(ExtraError, match=r"hushgrid\[intake\]"):
-        parse_espi(GOLDEN.encode())
+        collect(espi_batches(GOLDEN.encode()))
 
 
 def test_other_encodings() -> None:
     text = GOLDEN.replace("UTF-8", "UTF-16")
-    assert len(parse_espi(text.encode("utf-16")).readings) == 2
+    assert len(collect(espi_batches(text.encode("utf-16"))).readings) == 2
 
 
 def test_many_readings_come_in_batches() -> None:

@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.files.mappings import BUILT_IN, mapping_named, mapping_of
-from hushgrid.files.readings import batches_of_file, format_by
-from hushgrid.intake.csv import FORMAT, parse_csv
+from hushgrid.files.readings import BUILT_IN, batches_of_file, format_by, mapping_named, mapping_of
+from hushgrid.intake.csv import FORMAT, csv_batches
 from hushgrid.intake.exports import crc16
 from hushgrid.intake.readings import Fault, Parsed, collect
 from hushgrid.intake.text import ColumnMapping
@@ -368,7 +367,7 @@ def test_a_mapping_of_a_file(tmp_path: Path) -> None:
         'delimiter = ";"\ndecimal = ","\nskip = 2\nonly = {Way = ["in"]}\n'
     )
     text = "x\n\nmeter;Day;Time;Way;W\nm;01.02.2024;24:00;In;10,0\nm;01.02.2024;23:45;out;9\n"
-    found = parse_csv(text.encode(), mapping_of(str(own)))
+    found = collect(csv_batches(text.encode(), mapping_of(str(own))))
     assert list(found.readings.rows()) == [("m", utc("2024-02-01T22:45"), 900, 2)]
     assert [tuple(each) for each in found.reasons] == [(Fault.LEFT_OUT.text, 1, "line 5")]
     own.write_text('base = "fluvius"\ntime_zone = "Europe/Paris"\n')
@@ -446,7 +445,7 @@ def wide_table(*rows: str, hours: str = HOURS) -> bytes:
 def test_a_day_a_row() -> None:
     cells = [f"0.{hour:03}" for hour in range(24)]
     table = wide_table(wide_row("01/07/2024", cells), wide_row("01/07/2024", cells, "GG"))
-    found = parse_csv(table, WIDE)
+    found = collect(csv_batches(table, WIDE))
     begin = utc("2024-06-30T23:00")  # 00:00 of summer time
     assert list(found.readings.rows()) == [
         ("1", begin + 3600 * hour, 3600, hour) for hour in range(24)
@@ -458,13 +457,15 @@ def test_days_on_which_clocks_change() -> None:
     """Columns of 24 h are times of the clock: the skipped one is empty, the repeated one once."""
     spring = ["1"] * 24
     spring[1] = ""
-    found = parse_csv(wide_table(wide_row("31/03/2024", spring)), WIDE)
+    found = collect(csv_batches(wide_table(wide_row("31/03/2024", spring)), WIDE))
     assert found.malformed == 0
     begin = utc("2024-03-31T00:00")
     assert found.readings.start.tolist() == [begin + 3600 * hour for hour in range(23)]
-    filled = parse_csv(wide_table(wide_row("31/03/2024", ["1"] * 24)), WIDE)
+    filled = collect(csv_batches(wide_table(wide_row("31/03/2024", ["1"] * 24)), WIDE))
     assert filled.problems == (f"line 2: {Fault.TIME_GAP.text}",)
-    autumn = parse_csv(wide_table(wide_row("27/10/2024", ["1"] * 24)), WIDE).readings.start
+    autumn = collect(
+        csv_batches(wide_table(wide_row("27/10/2024", ["1"] * 24)), WIDE)
+    ).readings.start
     assert sorted({*range(utc("2024-10-26T23:00"), utc("2024-10-28T00:00"), 3600)} - {*autumn}) == [
         utc("2024-10-27T01:00")
     ]
@@ -477,7 +478,7 @@ def test_columns_of_25_hours_count_from_midnight(day: str, hours: int) -> None:
     by = replace(WIDE, value="1", last_value="25")
     names = ",".join(str(hour) for hour in range(1, 26))
     row = wide_row(day, ["1"] * hours + [""] * (25 - hours))
-    found = parse_csv(wide_table(row, hours=names), by)
+    found = collect(csv_batches(wide_table(row, hours=names), by))
     assert found.malformed == 0
     begin = datetime.strptime(day, "%d/%m/%Y").replace(tzinfo=ZoneInfo("Europe/London"))
     assert found.readings.start.tolist() == [
@@ -489,7 +490,7 @@ def test_a_bad_cell_or_day_costs_no_other() -> None:
     cells = ["1"] * 24
     cells[3] = "Null"
     rows = [wide_row("01/07/2024", cells), wide_row("soon", ["1"] * 24), "1,GC,01/07/2024,1,ok"]
-    found = parse_csv(wide_table(*rows), WIDE)
+    found = collect(csv_batches(wide_table(*rows), WIDE))
     assert (len(found.readings), found.malformed) == (23, 26)
     assert {text: (n, first) for text, n, first in found.reasons} == {
         Fault.VALUE.text: (1, "line 2"),
@@ -503,7 +504,7 @@ def test_a_bad_cell_or_day_costs_no_other() -> None:
 )
 def test_columns_that_make_no_day_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(IntakeError, match="give columns and a duration_s that make 24 or 25 h"):
-        parse_csv(wide_table(), replace(WIDE, **changes))
+        collect(csv_batches(wide_table(), replace(WIDE, **changes)))
 
 
 # ---- encodings
@@ -517,7 +518,7 @@ def test_encodings(encoding: str) -> None:
     text = "Zähler,Zeit,Wärme\r\nMühle,2024-01-01T00:00Z,5\r\n"
     data = text.encode(encoding)
     for source in (data, [data[i : i + 1] for i in range(len(data))]):
-        assert list(parse_csv(source, by).readings.rows()) == [
+        assert list(collect(csv_batches(source, by)).readings.rows()) == [
             ("Mühle", utc("2024-01-01T00:00"), 900, 5)
         ]
 
@@ -525,7 +526,7 @@ def test_encodings(encoding: str) -> None:
 def test_bytes_that_are_no_text_of_the_encoding_cost_their_line_alone() -> None:
     by = ColumnMapping(meter="m", time="t", value="v", duration_s=900, encoding="cp1252")
     data = b"m,t,v\na\x81,2024-01-01T00:00Z,5\nb,2024-01-01T00:00Z,6\n"
-    found = parse_csv(data, by)
+    found = collect(csv_batches(data, by))
     assert found.readings.ids == ("b",)
     assert found.problems == (f"line 2: {Fault.NOT_UTF8.text}",)
 
@@ -686,7 +687,7 @@ def test_the_mapping_of_the_guide_is_usable(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text(guide.split("```toml\n")[1].split("```")[0])
     text = "a\nb\nZähler;Datum;Uhrzeit;Verbrauch;Richtung\nm;1.7.2024;24:00;12,4;Bezug\n"
-    found = parse_csv(text.encode(), mapping_of(str(own)))
+    found = collect(csv_batches(text.encode(), mapping_of(str(own))))
     assert list(found.readings.rows()) == [("m", utc("2024-07-01T21:45"), 900, 12)]
 
 
@@ -697,6 +698,6 @@ def test_the_wide_table_of_the_guide(tmp_path: Path) -> None:
     names = [f"{half // 2}:{half % 2 * 30:02}" for half in [*range(1, 48), 0]]
     rows = ["1,GC,1/07/2012," + ",".join(["0.25"] * 48), "1,GG,1/07/2012," + ",".join(["1"] * 48)]
     text = "\n".join(["Customer,Consumption Category,date," + ",".join(names), *rows])
-    found = parse_csv(text.encode(), mapping_of(str(own))).readings
+    found = collect(csv_batches(text.encode(), mapping_of(str(own)))).readings
     begin = utc("2012-06-30T14:00")
     assert list(found.rows()) == [("1", begin + 1800 * half, 1800, 250) for half in range(48)]

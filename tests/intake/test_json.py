@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.json import json_batches, parse_json, parse_records
+from hushgrid.intake.json import json_batches, parse_records
+from hushgrid.intake.readings import collect
 from tests.intake.renderings import Row, as_json, as_ndjson
 
 GOOD: dict[str, Any] = {
@@ -67,7 +68,7 @@ def test_a_bad_record_harms_itself_alone(text: str, why: str) -> None:
         (f"[{good},{text} , {good}]", "record"),
         (f"{good}\n{text}\n{good}", "line"),
     ):
-        found = parse_json(data.encode())
+        found = collect(json_batches(data.encode()))
         assert list(found.readings.rows()) == [ROW, ROW]
         assert found.malformed == 1
         (problem,) = found.problems
@@ -80,7 +81,7 @@ def test_endless_digits(digits: int) -> None:
     """More digits than Python's int() takes; the reading is malformed, its neighbours are not."""
     good, bad = json.dumps(GOOD), record(wh=0).replace("0}", "9" * digits + "}")
     for data in (f"[{good},{bad},{good}]", f"{good}\n{bad}\n{good}"):
-        found = parse_json(data.encode())
+        found = collect(json_batches(data.encode()))
         assert (len(found.readings), found.malformed) == (2, 1)
 
 
@@ -89,7 +90,7 @@ def test_endless_digits(digits: int) -> None:
 )
 def test_a_broken_line_harms_itself_alone(line: bytes) -> None:
     good = json.dumps(GOOD).encode()
-    found = parse_json(good + b"\n" + line + b"\n\n" + good + b"\n")
+    found = collect(json_batches(good + b"\n" + line + b"\n\n" + good + b"\n"))
     assert list(found.readings.rows()) == [ROW, ROW]
     assert found.malformed == 1
 
@@ -118,20 +119,20 @@ def test_a_broken_line_harms_itself_alone(line: bytes) -> None:
 )
 def test_unusable_documents(data: bytes, why: str) -> None:
     with pytest.raises(IntakeError, match=why):
-        parse_json(data)
+        collect(json_batches(data))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"[]", b" [ ] ", b"\xef\xbb\xbf[]"])
 def test_nothing_is_no_readings(data: bytes) -> None:
-    found = parse_json(data)
+    found = collect(json_batches(data))
     assert (len(found.readings), found.malformed) == (0, 0)
 
 
 def test_whole_floats_repeated_keys_and_other_keys() -> None:
     text = b'{"meter_id":"z","meter_id":"a","start_utc":"2013-01-01T01:00:00+01:00",'
     text += b'"duration_s":1800.0,"wh":1.15e2,"phase":{"of":[1,2]},"note":"%s"}' % (b"{" * 80)
-    assert list(parse_json(text).readings.rows()) == [ROW]
-    assert list(parse_json(b"[" + text + b"]").readings.rows()) == [ROW]
+    assert list(collect(json_batches(text)).readings.rows()) == [ROW]
+    assert list(collect(json_batches(b"[" + text + b"]")).readings.rows()) == [ROW]
 
 
 @given(st.integers(1, 40), st.integers(1, 60))

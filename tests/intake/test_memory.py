@@ -13,10 +13,12 @@ import pyarrow as pa
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake.csv import csv_batches, parse_csv
+from hushgrid.intake.csv import csv_batches
 from hushgrid.intake.espi import espi_batches
-from hushgrid.intake.json import json_batches, parse_json
-from hushgrid.intake.text import BLOCK, CANONICAL
+from hushgrid.intake.json import json_batches
+from hushgrid.intake.lines import BLOCK
+from hushgrid.intake.readings import collect
+from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import Row, arrow_of, as_table, entry, espi_meter, espi_type, feed
 
 MIB = 1 << 20
@@ -49,7 +51,7 @@ def drained(batches: Iterable[object]) -> int:
 
 def test_csv_line_without_an_end() -> None:
     def work() -> None:
-        found = parse_csv(streamed(HEAD + ROW, b"x", b"\n" + ROW), CANONICAL)
+        found = collect(csv_batches(streamed(HEAD + ROW, b"x", b"\n" + ROW), CANONICAL))
         assert (len(found.readings), found.malformed) == (2, 1)
         assert found.problems == ("line 3: is longer than 64 KiB",)
 
@@ -58,7 +60,7 @@ def test_csv_line_without_an_end() -> None:
 
 def test_ndjson_line_without_an_end() -> None:
     def work() -> None:
-        found = parse_json(streamed(OBJECT, b"[", b"\n" + OBJECT))
+        found = collect(json_batches(streamed(OBJECT, b"[", b"\n" + OBJECT)))
         assert (len(found.readings), found.malformed) == (2, 1)
 
     assert peak(work) < 12
@@ -171,7 +173,7 @@ def test_an_element_without_an_end_is_refused_on_the_way() -> None:
 
     def work() -> None:
         with pytest.raises(IntakeError, match="broken"):
-            parse_json(never_ending())
+            collect(json_batches(never_ending()))
 
     assert peak(work) < 12
 
@@ -179,10 +181,11 @@ def test_an_element_without_an_end_is_refused_on_the_way() -> None:
 MEASURED = """
 import sys, pyarrow as pa
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_arrow
+from hushgrid.intake.arrow import arrow_batches
+from hushgrid.intake.readings import collect
 data = open(sys.argv[1], "rb").read()
 try:
-    found = parse_arrow(data)
+    found = collect(arrow_batches(data))
     text = f"{len(found.readings)} {found.malformed}"
 except IntakeError as error:
     text = str(error)

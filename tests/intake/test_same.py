@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_arrow, parse_parquet
-from hushgrid.intake.csv import parse_csv
-from hushgrid.intake.espi import parse_espi
-from hushgrid.intake.json import parse_json, parse_records
-from hushgrid.intake.readings import Parsed
+from hushgrid.intake.arrow import arrow_batches, parquet_batches
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.espi import espi_batches
+from hushgrid.intake.json import json_batches, parse_records
+from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 from tests.examples import examples
 from tests.intake.edits import EDITS, edited, sound
@@ -87,23 +87,29 @@ def every_way(amounts: list[Decimal]) -> dict[str, Parsed]:
     written: list[Row] = [("p/UsagePoint/1", 900 * i, 900, t) for i, t in enumerate(texts)]  # type: ignore[misc]
     types = [espi_type("in", uom=72), espi_meter("p/UsagePoint/1", "1", "in")]
     return {
-        "csv": parse_csv(
-            (head + "\n".join(map("".join, zip(csv, texts, strict=True)))).encode(), CANONICAL
+        "csv": collect(
+            csv_batches(
+                (head + "\n".join(map("".join, zip(csv, texts, strict=True)))).encode(), CANONICAL
+            )
         ),
-        "csv kwh": parse_csv(
-            (
-                head + "\n".join(f"{a}{w / 1000:f}" for a, w in zip(csv, amounts, strict=True))
-            ).encode(),
-            kwh,
+        "csv kwh": collect(
+            csv_batches(
+                (
+                    head + "\n".join(f"{a}{w / 1000:f}" for a, w in zip(csv, amounts, strict=True))
+                ).encode(),
+                kwh,
+            )
         ),
-        "ndjson": parse_json("".join(f"{line}\n" for line in lines).encode()),
-        "ndjson read slowly": parse_json("".join(f'{li[:-1]},"x":0}}\n' for li in lines).encode()),
-        "json": parse_json(f"[{','.join(lines)}]".encode()),
+        "ndjson": collect(json_batches("".join(f"{line}\n" for line in lines).encode())),
+        "ndjson read slowly": collect(
+            json_batches("".join(f'{li[:-1]},"x":0}}\n' for li in lines).encode())
+        ),
+        "json": collect(json_batches(f"[{','.join(lines)}]".encode())),
         "records": parse_records(
             {**row, "wh": float(a)} for row, a in zip(objects(rows), amounts, strict=True)
         ),
-        "espi": parse_espi(feed(*types, espi_block("p/UsagePoint/1", "1", written))),
-        **{name: parse_arrow(arrow_of(table)) for name, table in tables.items()},
+        "espi": collect(espi_batches(feed(*types, espi_block("p/UsagePoint/1", "1", written)))),
+        **{name: collect(arrow_batches(arrow_of(table))) for name, table in tables.items()},
     }
 
 
@@ -136,12 +142,12 @@ def test_the_smallest_parts_are_rounded_in_tables_too(parquet: bool) -> None:
         rows: list[Row] = [("a", 900 * i, 900, 0) for i in range(len(column))]
         table = as_table(rows).set_column(3, "wh", pa.array(column, kind))
         if not parquet:
-            return parse_arrow(arrow_of(table), kwh)
+            return collect(arrow_batches(arrow_of(table), kwh))
         pq.write_table(table, out := io.BytesIO())
-        return parse_parquet(out.getvalue(), kwh)
+        return collect(parquet_batches(out.getvalue(), kwh))
 
     csv = ",".join(NAMES) + "\n" + f"a,{iso(0)},900,{TINY}\na,{iso(900)},900,-{TINY}\n"
-    assert parse_csv(csv.encode(), kwh).readings.wh.tolist() == [0, 0]
+    assert collect(csv_batches(csv.encode(), kwh)).readings.wh.tolist() == [0, 0]
     small = [1e-61, -1e-61, 5e-324, 2.5e-3, 1e-200]
     for kind in (pa.float64(), pa.float32()):
         found = read(small, kind)
@@ -213,7 +219,7 @@ BODIES = {
 def test_edited_tables_below_any_mapping(name: str, edits: list[tuple[float, int, bytes]]) -> None:
     """Below a sound header there is no error at all, only rows that are good or malformed."""
     body = edited(BODIES[name], edits)
-    found = parse_csv(HEADERS[name] + body, MAPPINGS[name])
+    found = collect(csv_batches(HEADERS[name] + body, MAPPINGS[name]))
     assert sound(found)
     filled = sum(bool(line.strip(b" \t\r\x0b\x0c\x1c\x1d\x1e\x1f")) for line in body.split(b"\n"))
     assert len(found.readings) + found.malformed <= filled

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from hushgrid.intake.arrow import parse_arrow, parse_parquet
-from hushgrid.intake.csv import parse_csv
-from hushgrid.intake.readings import Parsed, to_intervals
+from hushgrid.intake.arrow import arrow_batches, parquet_batches
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.readings import Parsed, collect, to_intervals
 from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import arrow_of
 
@@ -31,7 +31,7 @@ def table() -> pa.Table:
 @pytest.fixture(scope="module")
 def parsed() -> Parsed:
     with FILE.open("rb") as file:
-        return parse_parquet(file)
+        return collect(parquet_batches(file))
 
 
 def test_totals_as_arrow_computes_them(table: pa.Table, parsed: Parsed) -> None:
@@ -74,8 +74,8 @@ def test_other_forms_of_the_same_file(table: pa.Table, parsed: Parsed) -> None:
     )
     text += [",".join(map(str, row)) for row in zip(*columns, strict=True)]
     for found in (
-        parse_csv("\n".join(text).encode(), CANONICAL),
-        parse_arrow(arrow_of(part, chunk=7000)),
+        collect(csv_batches("\n".join(text).encode(), CANONICAL)),
+        collect(arrow_batches(arrow_of(part, chunk=7000))),
     ):
         assert found.malformed == 0
         for name in ("start", "duration", "wh"):

@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 
 from hushgrid import ExtraError, IntakeError
 from hushgrid.files.readings import batches_of_file
-from hushgrid.intake.arrow import _is_compressed, parquet_batches, parse_arrow, parse_parquet
-from hushgrid.intake.csv import parse_csv
+from hushgrid.intake.arrow import _is_compressed, arrow_batches, parquet_batches
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.lines import BLOCK
 from hushgrid.intake.readings import Parsed, collect
-from hushgrid.intake.text import BLOCK, LOW_CARBON_LONDON, ColumnMapping
+from hushgrid.intake.text import LOW_CARBON_LONDON, ColumnMapping
 from tests.examples import examples
 from tests.intake.renderings import arrow_of, as_arrow, as_parquet, as_table
 
@@ -40,8 +41,8 @@ def parquet_of(table: pa.Table, **how: Any) -> bytes:
 
 def both(table: pa.Table, *mapping: ColumnMapping) -> Parsed:
     """Parquet and Arrow must answer alike."""
-    one = parse_parquet(parquet_of(table), *mapping)
-    two = parse_arrow(arrow_of(table), *mapping)
+    one = collect(parquet_batches(parquet_of(table), *mapping))
+    two = collect(arrow_batches(arrow_of(table), *mapping))
     assert list(one.readings.rows()) == list(two.readings.rows())
     assert one.problems == two.problems
     return one
@@ -118,7 +119,7 @@ def test_a_bad_row_harms_itself_alone(name: str, column: Any, why: str) -> None:
 def test_the_ends_of_time(extreme: int) -> None:
     """Seconds that Parquet cannot even hold."""
     table = with_column("start_utc", pa.array([extreme, 1357000200], pa.timestamp("s")))
-    found = parse_arrow(arrow_of(table))
+    found = collect(arrow_batches(arrow_of(table)))
     assert list(found.readings.rows()) == ROWS[1:]
     assert found.problems == ("row 1: time is outside the years 1970 to 2099",)
 
@@ -139,7 +140,10 @@ def test_the_ends_of_time(extreme: int) -> None:
 )
 def test_types_that_hold_none(name: str, column: Any) -> None:
     table = with_column(name, column)
-    for parse, data in ((parse_parquet, parquet_of(table)), (parse_arrow, arrow_of(table))):
+    for parse, data in (
+        (lambda *given: collect(parquet_batches(*given)), parquet_of(table)),
+        (lambda *given: collect(arrow_batches(*given)), arrow_of(table)),
+    ):
         with pytest.raises(IntakeError, match=f"column '{name}' has type"):
             parse(data)
 
@@ -147,9 +151,9 @@ def test_types_that_hold_none(name: str, column: Any) -> None:
 def test_missing_and_repeated_columns() -> None:
     table = as_table(ROWS)
     with pytest.raises(IntakeError, match="column 'wh' is missing;"):
-        parse_arrow(arrow_of(table.drop_columns(["wh"])))
+        collect(arrow_batches(arrow_of(table.drop_columns(["wh"]))))
     with pytest.raises(IntakeError, match="column 'wh' is there 2 times;"):
-        parse_arrow(arrow_of(table.append_column("wh", table["wh"])))
+        collect(arrow_batches(arrow_of(table.append_column("wh", table["wh"]))))
 
 
 def test_other_columns_are_passed_over() -> None:
@@ -215,7 +219,10 @@ def test_both_directions_are_read_as_from_a_csv(rows: list[Any], coded: bool) ->
     text = "\n".join(
         ",".join("" if cell is None else str(cell) for cell in row) for row in [names, *rows]
     )
-    found, written = both(pa.table(columns, names), BOTH_WAYS), parse_csv(text.encode(), BOTH_WAYS)
+    found, written = (
+        both(pa.table(columns, names), BOTH_WAYS),
+        collect(csv_batches(text.encode(), BOTH_WAYS)),
+    )
     assert list(found.readings.rows()) == list(written.readings.rows())
     counted = [[(why, n) for why, n, _ in one.reasons] for one in (found, written)]
     assert counted[0] == counted[1]
@@ -258,7 +265,7 @@ def test_rows_are_numbered_across_batches_and_groups() -> None:
     assert len(batches) > 1
     assert [p for batch in batches for p in batch.problems] == [f"row {n - 1}: value is missing"]
     assert sum(len(batch.readings) for batch in batches) == n - 1
-    found = parse_arrow(arrow_of(table, chunk=10_000))
+    found = collect(arrow_batches(arrow_of(table, chunk=10_000)))
     assert found.problems == (f"row {n - 1}: value is missing",)
 
 
@@ -266,9 +273,9 @@ def test_rows_are_numbered_across_batches_and_groups() -> None:
 def test_nothing_follows_a_stream(more: bytes) -> None:
     """Two files in one: the rows of the second were lost, and counted nowhere."""
     one = as_arrow([("a", 0, 900, 1)])
-    assert len(parse_arrow(one).readings) == 1
+    assert len(collect(arrow_batches(one)).readings) == 1
     with pytest.raises(IntakeError, match="goes on after the end of its Arrow stream"):
-        parse_arrow(one + more)
+        collect(arrow_batches(one + more))
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -278,7 +285,7 @@ def test_compressed_streams_are_refused(codec: str, coded: bool) -> None:
     if coded:  # the ids travel in a message of their own
         table = table.set_column(0, "meter_id", table["meter_id"].dictionary_encode())
     with pytest.raises(IntakeError, match="compressed"):
-        parse_arrow(arrow_of(table, compression=codec))
+        collect(arrow_batches(arrow_of(table, compression=codec)))
 
 
 @pytest.mark.parametrize("codec", [None, "lz4"])
@@ -301,14 +308,14 @@ def test_a_message_that_claims_too_much_is_refused_unread() -> None:
         raise AssertionError("read on")
 
     with pytest.raises(IntakeError, match="beyond 64 MiB"):
-        parse_arrow(endless())
+        collect(arrow_batches(endless()))
 
 
 @pytest.mark.parametrize("cut", [0, 3, 8, 60, 400, -12])
 def test_streams_that_break_off(cut: int) -> None:
     data = as_arrow(ROWS)
     with pytest.raises(IntakeError):
-        parse_arrow(data[:cut])
+        collect(arrow_batches(data[:cut]))
 
 
 def test_every_byte_of_the_framing_may_be_wrong() -> None:
@@ -317,13 +324,13 @@ def test_every_byte_of_the_framing_may_be_wrong() -> None:
         for wrong in (0x00, 0x7F, 0xFF):
             broken = data[:at] + bytes([wrong]) + data[at + 1 :]
             with contextlib.suppress(IntakeError):
-                parse_arrow(broken)
+                collect(arrow_batches(broken))
 
 
 def test_end_marker_is_optional() -> None:
     data = as_arrow(ROWS)
     assert data.endswith(struct.pack("<II", 0xFFFFFFFF, 0))
-    assert list(parse_arrow(data[:-8]).readings.rows()) == ROWS
+    assert list(collect(arrow_batches(data[:-8])).readings.rows()) == ROWS
 
 
 def test_offsets_and_text_are_checked_before_use() -> None:
@@ -332,27 +339,31 @@ def test_offsets_and_text_are_checked_before_use() -> None:
     at = data.rindex(struct.pack("<ii", 0, 4))
     data[at + 4 : at + 8] = struct.pack("<i", 2**30)
     with pytest.raises(IntakeError, match="ArrowInvalid"):
-        parse_arrow(bytes(data))
+        collect(arrow_batches(bytes(data)))
     with pytest.raises(IntakeError, match="ArrowInvalid"):
-        parse_arrow(as_arrow([("abcd", JANUARY, 900, 1)]).replace(b"abcd", b"ab\xff\xff"))
+        collect(
+            arrow_batches(as_arrow([("abcd", JANUARY, 900, 1)]).replace(b"abcd", b"ab\xff\xff"))
+        )
 
 
 def test_no_parquet() -> None:
     for data in (b"", b"PAR1", b"PAR1" * 4, b"a,b\n1,2\n", as_parquet(ROWS)[:-9]):
         with pytest.raises(IntakeError, match="not a sound Parquet file"):
-            parse_parquet(data)
+            collect(parquet_batches(data))
 
 
 @pytest.mark.parametrize("source", ["readings.parquet", Path("readings.parquet"), None, 5])
 def test_parquet_opens_nothing_by_itself(source: Any) -> None:
     with pytest.raises(IntakeError, match="give bytes or an open file"):
-        parse_parquet(source)
+        collect(parquet_batches(source))
 
 
 def test_pyarrow_is_not_imported_before_it_is_needed_and_pandas_never() -> None:
     code = (
-        "import sys, hushgrid.intake as intake\nassert 'pyarrow' not in sys.modules\n"
-        "intake.parse_parquet(sys.stdin.buffer.read())\nsys.exit('pandas' in sys.modules)"
+        "import sys\nfrom hushgrid.intake import arrow, readings\n"
+        "assert 'pyarrow' not in sys.modules\n"
+        "readings.collect(arrow.parquet_batches(sys.stdin.buffer.read()))\n"
+        "sys.exit('pandas' in sys.modules)"
     )
     data = as_parquet([("a", 0, 900, 1)])
     assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0
@@ -360,7 +371,10 @@ def test_pyarrow_is_not_imported_before_it_is_needed_and_pandas_never() -> None:
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for parse in (parse_parquet, parse_arrow):
+    for parse in (
+        lambda *given: collect(parquet_batches(*given)),
+        lambda *given: collect(arrow_batches(*given)),
+    ):
         with pytest.raises(ExtraError, match=r"hushgrid\[intake\]"):
             parse(b"")
 
@@ -379,6 +393,6 @@ def test_files_of_many_writers(codec: str, version: str, dictionary: bool) -> No
         row_group_size=2500, data_page_size=2000, write_page_checksum=dictionary,
         write_statistics=not dictionary, write_page_index=dictionary,
     )  # fmt: skip
-    found = parse_parquet(data)
+    found = collect(parquet_batches(data))
     assert list(found.readings.rows()) == [row for row in rows if row[3] % 1000 != 7]
     assert found.malformed == 6

@@ -8,8 +8,8 @@ import pytest
 
 from hushgrid.cli import main as command
 
-_FLAGS = {"--no-figures": "figures = false", "--net-laws": "net_laws = true"}
-_TEXTS = {"--zone", "--law", "--roofs"}
+_FLAGS = {"--no-figures": "figures = false"}
+_TEXTS = {"--zone", "--law"}
 _LISTS = {"--residents", "--months"}
 _PLAIN = {"--prototypes", "--groups", "--days", "--bound", "--export", "--bound-budget", "--usual"}
 

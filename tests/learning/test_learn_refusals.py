@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hushgrid.cli.learn import _Part, _write
+from hushgrid.cli.learn import _write
 from hushgrid.errors import FileError, ModelError
 from hushgrid.files.readings import read_histories
 from hushgrid.files.zone_file import load_zone
@@ -96,7 +96,7 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
     for one in made.public:
         (absent, *_), present = one.laws(2000)
         assert all(each.pmf.sum() == pytest.approx(1) for each in (absent, *present))
-    _write(tmp_path, [_Part(found, result, made, {})], asked, None, ())
+    _write(tmp_path, result, made, asked, None, ())
     assert len(load_zone(tmp_path / "zone.toml").meters) == 3
     judged = offering.operator_figures(result, made, found, HABITS)
     assert np.isfinite(judged.daily).all()

@@ -65,17 +65,6 @@ def test_each_season_has_its_laws_and_the_chains_are_common() -> None:
     assert scores[1] > scores[0] + 0.1
 
 
-def test_the_solar_part_is_of_the_season() -> None:
-    found, noon = summer(1, 1.0), SHOWN[: DAYS * 48] % 86_400 // 3600 == 12
-    sun = np.where(noon, np.where(MONTH == 7, 600.0, 200.0), 0.0)[None]
-    found = of_seasons(replace(found, solar=sun, export=700, generated=True), HALVES)
-    (one,) = learn(found, assumed_habits(1800), TERMS).public
-    parts = [law_of_table(table["solar"], 700).mean for table in one.present]
-    assert parts[2] == pytest.approx(200 / 6, abs=8)
-    assert parts[6] == pytest.approx(600 / 6, abs=8)
-    assert parts[4] == pytest.approx(0, abs=1)
-
-
 @pytest.mark.parametrize(
     ("seasons", "words"),
     [

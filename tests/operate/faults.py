@@ -19,14 +19,15 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.curator.clock import JsonLines, WatchedClock
-from hushgrid.curator.curator import Curator, utc
+from hushgrid.curator.clock import JsonLines, WatchedClock, utc
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.status import from_ledger
 from hushgrid.curator.terms import Changes
-from hushgrid.files.deployment import Deployment, Http, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Http
 from hushgrid.operate import process as running
 from hushgrid.operate import process as serving
 from hushgrid.operate import serve
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check

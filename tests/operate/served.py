@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 from hushgrid.curator.clock import SystemClock, WatchedClock, log_lines
-from hushgrid.files.deployment import Deployment, Http, Mqtt
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate import serve
 from tests.curator.worlds import TOKEN, deployment, service
 

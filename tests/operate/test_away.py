@@ -10,8 +10,8 @@ from time import sleep
 
 import pytest
 
-from hushgrid.curator.curator import price
-from hushgrid.files.deployment import Mqtt
+from hushgrid.curator.publishers import price
+from hushgrid.files.settings import Mqtt
 from hushgrid.stores.ledger import store
 from hushgrid.web import mqtt
 from tests.disks import fill, small_disk

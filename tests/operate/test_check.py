@@ -13,9 +13,9 @@ import pytest
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.curator.promise import outlook, zone_prose
-from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http
 from hushgrid.files.weeks import whole_week
 from hushgrid.lab.simulation import simulate
 from hushgrid.learning.habits import survey_models

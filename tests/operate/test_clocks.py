@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from hushgrid.curator.curator import LATE
-from hushgrid.files.deployment import Deployment, Http
+from hushgrid.curator.status import from_ledger
+from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
-from hushgrid.operate.status import from_ledger
+from hushgrid.files.settings import Http
 from hushgrid.stores.ledger.writer import create
 from tests.curator.setups import example
 from tests.operate.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone

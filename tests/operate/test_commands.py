@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.curator.ingest import UNKNOWN, Ingest
-from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates
@@ -181,17 +181,15 @@ def curious(file: Path) -> Iterator[Curious]:
     made.server.stop()
 
 
-@pytest.mark.parametrize("form", ["ndjson", "arrow"])
 def test_a_fleet_feeds_a_curator_over_http(
     file: Path,
     curious: Curious,
-    form: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HUSHGRID_TOKEN", TOKEN)
     call = ("meters", "--config", file, "--to", curious.url, "--speed", 1e6, "--steps", 3)
-    status, out, err = run(capsys, *call, "--form", form, "--seed", 5, "--json", "-")
+    status, out, err = run(capsys, *call, "--seed", 5, "--json", "-")
     assert (status, err) == (0, "")
     assert json.loads(out) == {**NOTHING, "intervals": 3, "readings": 120, "accepted": 120}
     starts = sorted({start for _, _, start in curious.meters.rows})

@@ -18,13 +18,13 @@ import httpx
 import pytest
 
 from hushgrid import Policy
-from hushgrid.curator.clock import FastClock
-from hushgrid.curator.curator import Curator, utc
+from hushgrid.curator.clock import FastClock, utc
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.status import from_ledger, from_service
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
-from hushgrid.files.deployment import Http, Mqtt
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate import process, serve
 from hushgrid.operate.process import ZoneRun
-from hushgrid.operate.status import from_ledger, from_service
 from hushgrid.stores.ledger import open_store, writer
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState

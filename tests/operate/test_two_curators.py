@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from hushgrid.curator.clock import SystemClock
+from hushgrid.curator.status import from_ledger
 from hushgrid.errors import LedgerError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.operate import serve
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.ledger.writer import create
 from tests.curator.setups import example
 from tests.services import Postgres

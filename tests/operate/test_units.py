@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Delivery, Ingest, take_each
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment

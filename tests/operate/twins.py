@@ -33,11 +33,12 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.cli.ledger import export
 from hushgrid.curator import curator
 from hushgrid.curator.clock import log_lines
-from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
+from hushgrid.curator.status import from_ledger
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, Mqtt, OpenAdr
 from hushgrid.intake.readings import Register
 from hushgrid.operate import process as serve
 from hushgrid.operate.process import Process
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.writer import load as load_key
 from hushgrid.web import mqtt
@@ -70,7 +71,7 @@ READERS = (
     *(f"/openadr3/3.1.0/{path}" for path in OPENADR),
     *(f"/v1/promise?zone={zone}" for zone in ZONES),
     "/v1/session", "/v1/operator", "/v1/operator/zone?zone=oak-lane", "/v1/operator/certificate",
-    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
+    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/openapi.json", "/v1/ledger",
     "/", *(f"/zones/{zone}" for zone in ZONES), "/how", "/explore?zone=oak-lane", "/operator",
 )  # fmt: skip
 Row = tuple[str, int, int, int]

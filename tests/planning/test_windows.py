@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from hushgrid import (
 from hushgrid.belief.followed import usual_parts
 from hushgrid.belief.load_filter import SPREADS, LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.cli import main
-from hushgrid.planning import block_filter
+from hushgrid.planning import expected_error
 from hushgrid.planning.expected_error import BlockFilter
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.windows import (
@@ -91,13 +92,20 @@ def test_lengths_that_are_tried_divide_a_week() -> None:
     assert all(672 % length == 0 for length in fortnight)
 
 
+@lru_cache(maxsize=64)
+def own_loads(seed: int, weeks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Time of day, weekends and loads relative to 1 MWh of some weeks."""
+    steps = np.arange(weeks * WEEK)
+    place, weekend = steps % 48 / 48, steps // 48 % 7 >= 5
+    return place, weekend, drawn_loads(OWN, 0.5, place, weekend, np.random.default_rng(seed))
+
+
 def squared_error(
     length: int, ratio: float, seed: int, bank: tuple[Spreads, ...] = (OWN,), weeks: int = 15
 ) -> float:
     """The squared error of a filter on drawn loads of 1 MWh, from the fourth week on."""
-    steps = np.arange(weeks * WEEK)
-    place, weekend = steps % 48 / 48, steps // 48 % 7 >= 5
-    load = drawn_loads(OWN, 0.5, place, weekend, np.random.default_rng(seed))
+    place, weekend, load = own_loads(seed, weeks)
+    steps = np.arange(len(load))
     count, base = -(-len(steps) // length), np.full(len(steps), 1e6)
     noise = SimulatedNoise(seed).blocks(ratio * 1e6, length, count).ravel()[: len(steps)]
     seen = SeenLoads(
@@ -173,8 +181,8 @@ def test_a_day_is_planned_with_short_blocks() -> None:
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:
     first = usual_zone(600, 49)
-    block_filter._simulated.cache_clear()
-    block_filter._street.cache_clear()
+    expected_error._simulated.cache_clear()
+    expected_error._street.cache_clear()
     assert usual_zone(600, 49).policy == first.policy
 
 

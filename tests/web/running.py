@@ -16,10 +16,11 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid import SimulatedNoise
-from hushgrid.files.deployment import Deployment, Http, OpenAdr
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web import prices
+from hushgrid.web.feeds import discovery
 from tests.curator.worlds import deployment, service
 from tests.web.brokers import Broker
 
@@ -127,4 +128,4 @@ class Heard:
 
 def found_by_discovery() -> dict[str, Any]:
     topics = ("prices/elm-street", "prices/elm-street/forecast", "prices/available/curator")
-    return dict(json.loads(prices.discovery(service(), "homeassistant", *topics)[1]))
+    return dict(json.loads(discovery(service(), "homeassistant", *topics)[1]))

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from hushgrid.curator.curator import utc
-from hushgrid.files.deployment import Charges, Mqtt, ZoneService
+from hushgrid.curator.clock import utc
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Charges, Mqtt
 from hushgrid.model.zone import FeedIn
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.http.models import Evcc

@@ -23,7 +23,7 @@ from hushgrid.belief.followed import FollowedKnowledge, informed
 from hushgrid.belief.load_filter import Values
 from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError
-from hushgrid.files.deployment import Mqtt, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import PublicSeries, load_zone
 from hushgrid.mechanism.release import Release
@@ -36,12 +36,11 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.web.http.common import Metrics
-from hushgrid.web.mqtt import MqttOut
 from hushgrid.web.prices import Forecaster
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, example, service
 from tests.curator.worlds import deployment
-from tests.web.brokers import Broker, until
+from tests.web.brokers import until
 
 WARMTH = Covariate("temperature", 10.0, 8.0, "MeteoSwiss")
 HOLIDAY = Covariate("holiday", 0.0, 1.0, "the canton")
@@ -278,9 +277,9 @@ def site() -> Iterator[Site]:
     made.stop()
 
 
-def _fetching(*series: PublicSeries, metrics: Metrics, mqtt: Mqtt | None = None) -> Any:
+def _fetching(*series: PublicSeries, metrics: Metrics) -> Any:
     zone = service(policy=ALONE, covariates=series)
-    return CovariateSources([zone], mqtt, failed=metrics.not_fetched, pause=0.02)
+    return CovariateSources([zone], failed=metrics.not_fetched, pause=0.02)
 
 
 def _failures(metrics: Metrics) -> float:
@@ -361,38 +360,6 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     batch.read_files()
     assert batch.of("elm")(BEGINS) == {"temperature": 3.5}
     assert batch.of("oak")(BEGINS) == {}
-
-
-def test_values_over_mqtt(tmp_path: Path) -> None:
-    broker = Broker(tmp_path)
-    broker.start()
-    metrics, mqtt = Metrics(), Mqtt("127.0.0.1", broker.port)
-    out = MqttOut(mqtt, "weather")
-    sources = _fetching(_series(topic="public/temperature"), metrics=metrics, mqtt=mqtt)
-    ask = sources.of("elm")
-    sources.start()
-
-    def sent(body: bytes) -> bool:
-        try:
-            out.send("public/temperature", body.decode(), retain=True)
-        except OSError:
-            return False
-        return True
-
-    try:
-        assert until(lambda: sent(_point(3.5)))
-        assert until(lambda: ask(BEGINS) == {"temperature": 3.5})
-        assert until(lambda: sent(b"warm"))
-        assert until(lambda: sent(_point(4.5, BEGINS + 900)))
-        assert until(lambda: ask(BEGINS + 900) == {"temperature": 4.5}), "a bad one ends nothing"
-        assert ask(BEGINS) == {"temperature": 3.5}
-        before = _failures(metrics)
-        assert ask(BEGINS - 900) == {"temperature": None}
-        assert _failures(metrics) == before + 1, "a silent broker is counted as well"
-    finally:
-        out.stop()
-        sources.stop()
-        broker.stop()
 
 
 @pytest.mark.parametrize(
@@ -476,8 +443,6 @@ def test_a_service_file_names_covariates_and_who_vouches(written: Callable[..., 
         ('file = "weather.csv"\n', "", "covariates[0].file is not set; give one of file, url"),
         ('file = "weather.csv"', 'file = "a"\nurl = "https://a.b/c"', "file and url are both set"),
         ('file = "weather.csv"', 'url = "ftp://a.b/c"', "give a URL such as"),
-        ('file = "weather.csv"', 'topic = "a/#"', "without wildcards"),
-        ('file = "weather.csv"', 'topic = "a/b"', "the service file has no [mqtt]"),
         ("scale = 8.0", "scale = 0", "scale is 0; give a positive number"),
         ('"temperature"', '"two words"', "give 1 to 64 letters"),
     ],
@@ -492,13 +457,10 @@ def test_mistakes_in_covariates(
     assert message in str(caught.value.problems[0])
 
 
-def test_covariates_that_nothing_uses_or_that_are_readings(written: Callable[..., Path]) -> None:
-    warmth = TABLE.replace('file = "weather.csv"', 'topic = "homes/7/warmth"')
-    broker = '[mqtt]\nhost = "b"\nreadings = "$share/a/homes/#"\n'
+def test_covariates_that_nothing_uses_or_that_come_twice(written: Callable[..., Path]) -> None:
     for given, message in (
         ({"policy": ""}, "estimator is 'model', which uses no covariate"),
         ({"table": TABLE + TABLE}, "the same name twice"),
-        ({"table": warmth, "more": broker}, "is a topic of mqtt.readings"),
     ):
         with pytest.raises(ConfigError) as caught:
             load_deployment(written(**given))

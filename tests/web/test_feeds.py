@@ -17,24 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
-from hushgrid.curator.curator import utc
-from hushgrid.files.deployment import Charges
+from hushgrid.curator.clock import utc
+from hushgrid.files.settings import Charges
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices as pages_module
-from hushgrid.web.http.prices import feeds
-from hushgrid.web.prices import (
-    NOTHING,
+from hushgrid.web.feeds import (
     Feed,
-    Forecaster,
     Guess,
-    History,
-    Pages,
     PriceRange,
     discovery,
     latest_by_interval,
     object_id,
     series,
 )
+from hushgrid.web.http.prices import feeds
+from hushgrid.web.prices import NOTHING, Forecaster, History, Pages
 from tests.curator.worlds import START, service
 from tests.web.http.faces import Face, Still, refused
 from tests.web.releases import T, release

@@ -32,26 +32,6 @@ def test_a_release_enters_once_and_is_told_once() -> None:
     assert len(told) == 2
 
 
-def test_what_another_process_made_is_told_to_subscribers_by_whoever_answers_for_it() -> None:
-    history, listeners, subscribers = History([ZONE]), [], []
-    history.watch(lambda _zone, release: listeners.append(release.t))
-    history.watch(lambda _zone, release: subscribers.append(release.t), local=True)
-    first, second, third, *_ = RELEASES
-    history.publish(ZONE, first)
-    history.follow(ZONE, second)  # another curator's: its own subscribers hear it there
-    history.follow(ZONE, second)
-    assert (listeners, subscribers) == ([first.t, second.t], [first.t])
-    history.fill(
-        ZONE.id, [first, second], notified=False
-    )  # that process died; were its subscribers notified?
-    for _ in range(2):
-        history.publish(ZONE, second)
-    assert (listeners, subscribers) == ([first.t, second.t], [first.t, second.t])
-    history.fill(ZONE.id, [first, second, third])  # all was told, as far as is known
-    history.publish(ZONE, third)
-    assert (listeners, subscribers) == ([first.t, second.t], [first.t, second.t])
-
-
 def test_a_watcher_that_fails_does_not_hold_up_the_others() -> None:
     history, told = History([ZONE]), []
 

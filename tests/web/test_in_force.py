@@ -16,13 +16,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hushgrid.curator.curator import status_of, utc
+from hushgrid.curator.clock import utc
+from hushgrid.curator.status import status_of
 from hushgrid.errors import ConfigError
-from hushgrid.files.deployment import Charges, Mqtt, Season
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Charges, Mqtt, Season
 from hushgrid.model.zone import FeedIn
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices
+from hushgrid.web.feeds import discovery
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.mqtt import hang_up
 from tests.curator.setups import example
@@ -371,7 +373,7 @@ def test_every_feed_has_the_digits_of_the_tariff(tmp_path: Path, broker: Broker)
         if row is not None:
             assert {name: row[name] for name in names[:3]} == by_start[row["start"]]
     assert 'data-digits="2"' in page
-    said = json.loads(prices.discovery(exact, "homeassistant", "", "", "")[1])
+    said = json.loads(discovery(exact, "homeassistant", "", "", "")[1])
     assert said["suggested_display_precision"] == 2
     assert exact.rounded(-0.001) == 0
     assert math.copysign(1, exact.rounded(-0.001)) == 1, "no price is written -0.0"

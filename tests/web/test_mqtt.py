@@ -17,10 +17,10 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushgrid.curator.curator import PresentPrices, price
 from hushgrid.curator.ingest import Ingest, Receipt
-from hushgrid.files.deployment import Mqtt
+from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.files.readings import message_batches
+from hushgrid.files.settings import Mqtt
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.mqtt import MqttPrices, MqttReadings, hang_up
 from tests.curator.worlds import START, MemoryMeters, service, unavailable
@@ -208,7 +208,7 @@ def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> 
 
 KILLED = """
     import os, sys
-    from hushgrid.files.deployment import Mqtt
+    from hushgrid.files.settings import Mqtt
     from hushgrid.curator.ingest import Ingest
     from hushgrid.web.mqtt import MqttReadings
     from tests.curator.worlds import MemoryMeters, service

@@ -33,8 +33,9 @@ from hushgrid import (
 )
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.ingest import Delivery, Ingest, Receipt
-from hushgrid.files.deployment import Http, Mqtt, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.readings import batches_of_file
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.intake.text import CANONICAL
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check

@@ -18,11 +18,11 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
+from hushgrid.web.feeds import discovery
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.http.models import PromiseTerms
 from hushgrid.web.mqtt import MqttPrices
 from hushgrid.web.openadr.objects import event_of, forecast_event, program_of
-from hushgrid.web.prices import discovery
 from tests.audit import zones
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service

@@ -200,13 +200,14 @@ def sum_moments(
         belief: The belief about occupancy.
         model: Its model.
         consumption: Has the density class of each house.
-        means: Mean of the quantity, (2, classes, W): absent and present, in each of W variants.
+        means: Mean of the quantity, (..., 2, classes, W): absent and present, in each of W
+            variants; of several quantities at once where there are more axes.
         variances: Its variance, in that shape.
 
     Returns:
-        Mean and variance of the sum, (W,) each.
+        Mean and variance of the sum, (..., W) each.
     """
-    total = np.zeros((2, means.shape[2]))
+    total = np.zeros((2, *means.shape[:-3], means.shape[-1]))
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size > 1:
             blocks = belief.of_blocks(law, piece)
@@ -278,14 +279,15 @@ def _single(
     law: Floats, groups: _Groups, means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
     """Blocks of one house: houses of the same row of the law and class are counted together."""
-    mean, variance = np.zeros((2, means.shape[2]))
+    mean, variance = np.zeros((2, *means.shape[:-3], means.shape[-1]))
     for start in range(0, len(groups.kind), _CHUNK):
         row, k, n = (part[start : start + _CHUNK] for part in groups)
         home = law[row, 1][:, None]
-        low, high = means[0, k], means[1, k]
-        within = (1 - home) * variances[0, k] + home * variances[1, k]
-        mean += n @ (low + home * (high - low))
-        variance += n @ (within + home * (1 - home) * (high - low) ** 2)
+        low, high = means[..., 0, k, :], means[..., 1, k, :]
+        apart = high - low
+        within = (1 - home) * variances[..., 0, k, :] + home * variances[..., 1, k, :]
+        mean += n @ (low + home * apart)
+        variance += n @ (within + home * (1 - home) * apart**2)
     return mean, variance
 
 
@@ -300,14 +302,16 @@ def _blocks(
     kinds = class_of[piece.members]  # (blocks, houses)
     p = law[:, :, None]
 
-    def given_state(moments: Floats) -> Floats:  # (blocks, states, worlds)
-        home = np.einsum("sh,bhw->bsw", bits, moments[1, kinds])
-        return np.asarray(home + np.einsum("sh,bhw->bsw", 1 - bits, moments[0, kinds]))
+    def given_state(moments: Floats) -> Floats:  # (..., blocks, states, variants)
+        home = np.einsum("sh,...bhw->...bsw", bits, moments[..., 1, kinds, :])
+        return np.asarray(
+            home + np.einsum("sh,...bhw->...bsw", 1 - bits, moments[..., 0, kinds, :])
+        )
 
     mean, within = given_state(means), given_state(variances)
-    total = (p * mean).sum(axis=1)
-    spread = (p * (within + mean**2)).sum(axis=1) - total**2
-    return total.sum(axis=0), spread.sum(axis=0)
+    total = (p * mean).sum(axis=-2)
+    spread = (p * (within + mean**2)).sum(axis=-2) - total**2
+    return total.sum(axis=-2), spread.sum(axis=-2)
 
 
 def _occupancy(size: int) -> Ints:

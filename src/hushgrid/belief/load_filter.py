@@ -250,10 +250,10 @@ class LoadFilter:
         sizes = np.vstack([self.sizes, block_chances(count)])
         begins = np.zeros(len(base), bool) if loads.begins is None else loads.begins
         if loads.length is not None and loads.length.any():
-            each_grid = [
-                b * block_halves(n, count) for b, n in zip(scale, loads.length, strict=True)
-            ]
-            halves = np.where(loads.length[:, None] > 0, each_grid, -1.0)
+            halves = np.full((len(base), count), -1.0)
+            for length in set(loads.length[loads.length > 0].tolist()):
+                of_length = loads.length == length
+                halves[of_length] = scale[of_length, None] * block_halves(length, count)
         bank_steps = follow(
             np.where(silent, 0.0, np.asarray(loads.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),

@@ -11,11 +11,10 @@ import typer
 from typer.main import get_command
 
 from hushgrid.cli.audit import attack, audit
-from hushgrid.cli.bill import bill
-from hushgrid.cli.compare import compare, floor, paper, simulate
+from hushgrid.cli.compare import compare, floor, loop, paper, simulate
 from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
-from hushgrid.cli.loop import loop
+from hushgrid.cli.ledger import bill
 from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
 from hushgrid.cli.readings import batch, import_, meters

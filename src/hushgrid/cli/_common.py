@@ -149,6 +149,31 @@ def instant(word: str, text: str) -> int:
     return seconds
 
 
+def seconds(word: str, text: str, least: int = 1) -> int:
+    """A duration in seconds.
+
+    Args:
+        word: Name of the option.
+        text: Its value: ISO 8601 such as P1D, or seconds.
+        least: The shortest that is allowed [s].
+
+    Returns:
+        [s]
+
+    Raises:
+        PlanError: If it is none, or shorter.
+    """
+    from hushgrid.errors import PlanError
+    from hushgrid.files.toml import seconds_of
+
+    length = seconds_of(int(text) if text.isdecimal() else text)
+    if length is None or length < least:
+        raise PlanError(
+            f"{word} is {text!r}; give a duration such as P1D or PT30M, of {least} s or more."
+        )
+    return length
+
+
 def token_of(token_file: Path | None) -> str:
     """A bearer token.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hushgrid.learning.evaluation import PublishedGroup
     from hushgrid.learning.export import ExportedModels, ZoneChoices
     from hushgrid.learning.habits import Survey
-    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.histories import Histories
     from hushgrid.learning.learner import Learned
     from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.operate.template import ModelSource, NewZone
@@ -68,24 +68,22 @@ def _zone_from_survey(
     time_zone: str,
     table: LearnTable,
     listed: Path | None,
-) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
+) -> tuple[dict[str, Any], list[Path]]:
     """A zone of the survey's chains and of a usual consumption: public.
 
     Meters have the ids of the list, else made-up ones.
 
     Returns:
-        The figures of the command, the chains by number of residents, and the files written.
+        The figures of the command, and the files written.
     """
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_meters
     from hushgrid.files.results import make_folder
-    from hushgrid.learning.evaluation import PublishedGroup
     from hushgrid.learning.export import CONTRACT_W, usual_wh
     from hushgrid.learning.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
         slots_unprotected,
-        survey_chain,
         survey_models,
     )
     from hushgrid.operate.template import NewZone
@@ -116,12 +114,6 @@ def _zone_from_survey(
         models=sources,
     )
     paths += _service_files(out, zone, _first_interval(0, seconds, table.begins))
-    groups = [
-        PublishedGroup(
-            survey_chain(chains, n, seconds=seconds, definition=definition), {}, (), (0,), count
-        )
-        for n, count in counts.items()
-    ]
     week = 7 * 86_400 // seconds
     values = {
         "zone": table.zone,
@@ -138,7 +130,7 @@ def _zone_from_survey(
         },
         "verdict": _verdict(out),
     }
-    return values, tuple(groups), paths
+    return values, paths
 
 
 def survey_files(
@@ -170,19 +162,6 @@ def _by_contract(bound: int | None) -> str:
     return "a 10 kW contract, assumed" if bound is None else "given as the contract's"
 
 
-def _draw_survey(
-    out: Path, values: dict[str, Any], public: tuple[PublishedGroup, ...], seconds: int
-) -> list[Path]:
-    """A figure of the chains, and a page with it; there are no laws and no days to draw."""
-    from hushgrid.files.results import save_figures
-    from hushgrid.report.learn import chain_figure
-
-    figures = {"transitions": chain_figure(public, seconds)}
-    title = f"Zone {values['zone']} of a survey"
-    page = common.write_page(out / "report.html", title, _survey_prose(values), figures)
-    return [*save_figures(out, figures), page]
-
-
 def _survey_prose(values: dict[str, Any]) -> str:
     """What the zone is, and what smoothing protects."""
     slots = values["slots_unprotected"]
@@ -197,18 +176,10 @@ def _survey_prose(values: dict[str, Any]) -> str:
     )
 
 
-class _Part(NamedTuple):
-    """Homes of one kind, and what was learned of them."""
-
-    histories: Histories
-    result: Learned
-    exported: ExportedModels
-    registers: dict[str, str]  # of energy fed in, by meter
-
-
 def _write(
     out: Path,
-    parts: Sequence[_Part],
+    result: Learned,
+    exported: ExportedModels,
     choices: ZoneChoices,
     begins: int | None,
     season: tuple[int, ...],
@@ -223,46 +194,38 @@ def _write(
     from hushgrid.learning.export import ZoneSettings, groups_of, usual_wh, zone_text
     from hushgrid.learning.habits import model_of
 
-    by_part = [groups_of(part.result, part.exported) for part in parts]
-    groups = [group for part_groups in by_part for group in part_groups]
+    groups = groups_of(result, exported)
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
     model = model_of([group.chain for group, _ in groups], chain_of, f"{choices.zone} learned")
     paths = [save_model(out / "theta.json", model)]
-    result, exported = parts[0].result, parts[0].exported
-    first = _first_interval(max(part.result.ends for part in parts), result.seconds, begins)
     if exported.provenance == "pooled":
         ((public, meters),) = groups
-        return [
-            *paths,
-            *_service_files(out, _pooled(parts[0], public, meters, choices, model, season), first),
-        ]
-    offers = [
-        ZoneSettings(
-            zone=choices.zone,
-            seconds=result.seconds,
-            time_zone=choices.time_zone,
-            bound=part.exported.bound,
-            export=part.exported.export,
-            registers=part.registers,
-            months=season,
-            seasons=result.seasons,
-            bound_by=part.exported.bound_by,
-            # who could be fitted is a secret of the homes; how many there are is not
-            homes=sum(len(part.result.ids) for part in parts),
-            epsilon=max(part.exported.epsilon for part in parts),
-            law=", ".join(dict.fromkeys(part.result.family for part in parts)),
-            prior=result.habits,
-            days=result.terms.days,
-            usual=usual_wh(choices.usual, result.seconds),
-        )
-        for part in parts
-    ]
-    more = list(zip(offers[1:], by_part[1:], strict=True))
-    return [*paths, write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more))]
+        zone = _pooled(result, exported, public, meters, choices, model, season)
+        first = _first_interval(result.ends, result.seconds, begins)
+        return [*paths, *_service_files(out, zone, first)]
+    settings = ZoneSettings(
+        zone=choices.zone,
+        seconds=result.seconds,
+        time_zone=choices.time_zone,
+        bound=exported.bound,
+        export=exported.export,
+        months=season,
+        seasons=result.seasons,
+        bound_by=exported.bound_by,
+        # who could be fitted is a secret of the homes; how many there are is not
+        homes=len(result.ids),
+        epsilon=exported.epsilon,
+        law=result.family,
+        prior=result.habits,
+        days=result.terms.days,
+        usual=usual_wh(choices.usual, result.seconds),
+    )
+    return [*paths, write_text(out / "zone.toml", zone_text(settings, groups))]
 
 
 def _pooled(
-    part: _Part,
+    result: Learned,
+    exported: ExportedModels,
     public: PublishedGroup,
     meters: Sequence[str],
     choices: ZoneChoices,
@@ -273,11 +236,10 @@ def _pooled(
 
     All of it is public, or comes from noisy sums.
     """
-    from hushgrid.curator.curator import utc
+    from hushgrid.curator.clock import utc
     from hushgrid.learning.export import drowned, law_lines, usual_wh
     from hushgrid.operate.template import ModelSource, NewZone
 
-    result, exported = part.result, part.exported
     homes = len(result.ids)
     return NewZone(
         homes=homes,
@@ -325,7 +287,9 @@ def _first_interval(ends: int, seconds: int, begins: int | None) -> datetime:
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
 
-def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Path]:
+def _draw(
+    out: Path, histories: Histories, result: Learned, exported: ExportedModels, values: Any
+) -> list[Path]:
     """Figures of chains, laws and decoded days, and a page with all of them."""
     import numpy as np
 
@@ -334,32 +298,21 @@ def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Pat
     from hushgrid.learning.histories import clamped
     from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
-    public = tuple(group for part in parts for group in part.exported.public)
-    figures = {"transitions": chain_figure(public, parts[0].result.seconds)}
-    secret = []
-    for number, (histories, result, exported, _) in enumerate(parts, 1):
-        kind = "" if number == 1 else f"-{number}"
-        sample = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
-        usable = clamped(histories.homes(result.usable[sample]))
-        post = posterior(usable.wh, select_homes(result.fits, sample))
-        figures[f"laws{kind}"] = law_figure(exported.public, exported.bound, exported.export)
-        figures[f"days{kind}"] = example_days(usable, post)
-        secret.append(f"days{kind}")
+    sample = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
+    usable = clamped(histories.homes(result.usable[sample]))
+    post = posterior(usable.wh, select_homes(result.fits, sample))
+    figures = {
+        "transitions": chain_figure(exported.public, result.seconds),
+        "laws": law_figure(exported.public, exported.bound, exported.export),
+        "days": _example_days(usable, post),
+    }
     title = f"Learned zone {values['zone']}"
-    page = common.write_page(out / "report.html", title, learned_prose(values), figures, secret)
+    page = common.write_page(out / "report.html", title, learned_prose(values), figures, ["days"])
     return [*save_figures(out, figures), page]
 
 
-def example_days(histories: Histories, post: Floats) -> Figure:
-    """Figure of two days of some homes with the probability that they are occupied.
-
-    Args:
-        histories: Histories of the homes.
-        post: (homes, steps) probability of occupancy.
-
-    Returns:
-        The figure.
-    """
+def _example_days(histories: Histories, post: Floats) -> Figure:
+    """Figure of two days of some homes with the probability (homes, steps) of occupancy."""
     from hushgrid.report.learn import days_figure
 
     two_days = _two_days(histories)
@@ -451,7 +404,6 @@ def learn(
         read_habits,
         read_histories,
         read_meters,
-        read_roofs,
         rows_independent,
     )
     from hushgrid.files.results import make_folder
@@ -461,11 +413,10 @@ def learn(
         export_models,
         operator_figures,
     )
-    from hushgrid.learning.histories import netted, split_roofs
     from hushgrid.learning.learner import LearningTerms
     from hushgrid.learning.learner import learn as learned
     from hushgrid.mechanism.noise import SecureNoise
-    from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
+    from hushgrid.report.learn import learned_content, learned_prose, learned_values
 
     table = load_learn(config)
     choices = ZoneChoices(
@@ -476,19 +427,16 @@ def learn(
         pool_budget,
         table.usual,
     )
-    if table.figures:
+    if table.figures and readings is not None:
         common.require("matplotlib", "plot")
     noise = SecureNoise()  # before any work: it says what it lacks
-    seconds, span = _seconds(interval), (("from", begin), ("to", end))
+    seconds = None if interval is None else common.seconds("interval", interval, 60)
+    span = (("from", begin), ("to", end))
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
-            values, chains, paths = _zone_from_survey(
-                out, survey, mix, seconds, time_zone, table, meters
-            )
-        if table.figures:
-            paths += _draw_survey(out, values, chains, seconds)
+            values, paths = _zone_from_survey(out, survey, mix, seconds, time_zone, table, meters)
         common.echo(_survey_prose(values), json)
         paths += common.write_json(values, json)
         common.echo_written(paths, json, "\n")
@@ -500,20 +448,14 @@ def learn(
     season, export = tuple(sorted(set(table.months))), table.export
     if season and table.seasons:
         raise IntakeError("months and seasons are both set; give one of them.")
-    panels = {} if table.roofs is None else read_roofs(table.roofs)
-    _check_panels(panels, export, pool_budget)
-    registers = {name: roof.export_meter for name, roof in panels.items() if roof.export_meter}
-    second = [*registers.values(), *filter(None, (o.production_meter for o in panels.values()))]
     make_folder(out)
     with common.stages() as watch:
         histories = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
-            ends=last, meters=None if meters is None else [*read_meters(meters), *second],
-            labels=labels, watch=watch, registers=registers, months=season,
-            seasons=table.seasons,
+            ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
+            watch=watch, months=season, seasons=table.seasons,
         )  # fmt: skip
-        kinds = split_roofs(replace(histories, export=export or 0), panels)
-        kinds = tuple(netted(kind) for kind in kinds) if table.net_laws else kinds
+        histories = replace(histories, export=export or 0)
         habits = read_habits(survey, table.residents, histories.seconds)
         pooled = pool_budget is not None
         terms = LearningTerms(
@@ -522,44 +464,23 @@ def learn(
             prototypes=table.prototypes,
             groups=_groups(table.groups, public=pooled),
         )
-        results = []
-        for kind in kinds:
-            # of homes of a table, net readings have histograms, whatever the others have
-            net = bool(panels and kind.export and kind.solar is None)
-            kind_terms = replace(terms, law="auto") if net else terms
-            results.append(learned(kind, habits, kind_terms, watch=watch, pooled=pooled))
+        result = learned(histories, habits, terms, watch=watch, pooled=pooled)
         watch("making the models that are written", None)
-        parts = [
-            _Part(
-                kind,
-                result,
-                export_models(result, kind, choices, noise),
-                {name: registers[name] for name in kind.ids if name in registers},
-            )
-            for kind, result in zip(kinds, results, strict=True)
-        ]
+        exported = export_models(result, histories, choices, noise)
         # before any figure: none of them may decide whether a pooled model is published
-        paths = _write(out, parts, choices, table.begins, season)
-        home_values, contents = [], []
-        tick = watch("judging them on days held out", len(parts))
-        for kind, result, exported, _ in parts:
-            judged = operator_figures(result, exported, kind, habits)
-            home_values.append(learned_values(result, exported, judged, choices, kind))
-            home_values[-1] |= {"months": list(season)} if season else {}
-            contents.append(learned_content(result, exported, judged, home_values[-1]))
-            tick()
-            if names := [name for name in kind.ids if name in panels]:
-                pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in names}
-                contents[-1]["roofs"] = pairs
-        values = home_values[0] if len(home_values) == 1 else zone_values(home_values)
-        paths.append(save_learned(out, contents))
+        paths = _write(out, result, exported, choices, table.begins, season)
+        watch("judging them on days held out", None)
+        judged = operator_figures(result, exported, histories, habits)
+        values = learned_values(result, exported, judged, choices, histories)
+        values |= {"months": list(season)} if season else {}
+        paths.append(save_learned(out, learned_content(result, exported, judged, values)))
         if table.figures:
             watch("drawing", None)
-            paths += _draw(out, parts, values)
+            paths += _draw(out, histories, result, exported, values)
         values["verdict"] = None
-        if parts[0].exported.provenance != "private":
+        if exported.provenance != "private":
             watch("planning the service", None)
-            values["verdict"] = _verdict(out, [scores["held_out"] for scores in home_values])
+            values["verdict"] = _verdict(out, values["held_out"])
     advice = values["verdict"]["sentence"] if values["verdict"] else _FOR_EXPERIMENTS
     common.echo(f"{learned_prose(values)}\n\n{advice}", json)
     paths += common.write_json(values, json)
@@ -572,22 +493,7 @@ _FOR_EXPERIMENTS = (
 )
 
 
-def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: float | None) -> None:
-    """Refuse options that do not go with a table of homes with panels."""
-    from hushgrid.errors import PolicyError
-
-    if panels and export is not None:
-        raise PolicyError(
-            f"export is {export} and roofs are set; give the export limits of homes in one of them."
-        )
-    if panels and pool_budget is not None:
-        raise PolicyError(
-            f"pool-budget is {pool_budget:g} and roofs are set, but noisy sums are of readings from"
-            " 0 Wh on; learn without a pool budget, for experiments."
-        )
-
-
-def _verdict(out: Path, held_out: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
+def _verdict(out: Path, held_out: dict[str, Any] | None = None) -> dict[str, Any]:
     """What the written service is worth as it is, for the operator alone.
 
     A model is granted the error that it had on the days held out, where that is more than usual.
@@ -598,7 +504,7 @@ def _verdict(out: Path, held_out: Sequence[dict[str, Any] | None] = ()) -> dict[
 
     (zone,) = load_deployment(out / "service.toml").zones
     forecast = outlook(zone)
-    rho = max([forecast.rho, *(scores["forecast_error"] for scores in held_out if scores)])
+    rho = max(forecast.rho, held_out["forecast_error"] if held_out else 0.0)
     if zone.policy.estimator != "releases":  # in which no model has a part
         forecast = replace(forecast, rho=rho)
     return verdict(forecast, len(zone.meters), zone.accept_error)
@@ -625,18 +531,3 @@ def _need_public(choices: ZoneChoices, missing: list[str]) -> None:
             " taken from readings, they would publish without noise what one home did; give"
             " --from, --to, --interval and --meters."
         )
-
-
-def _seconds(interval: str | None) -> int | None:
-    """A step in seconds."""
-    from hushgrid.errors import IntakeError
-    from hushgrid.files.toml import seconds_of
-
-    if interval is None:
-        return None
-    seconds = seconds_of(int(interval) if interval.isdecimal() else interval)
-    if seconds is None or seconds < 60:
-        raise IntakeError(
-            f"interval is {interval!r}; give 60 seconds or more, such as 1800 or PT30M."
-        )
-    return seconds

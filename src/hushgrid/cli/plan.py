@@ -109,7 +109,10 @@ def plan(
     rho = rho if rho is not None else RHO if base.rho is None else base.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
-    length = _window_length(window, base) if secret == "window" else None
+    length = None
+    if secret == "window":
+        length = base.window
+        length = length if window is None else common.seconds("window", window, base.seconds)
     words = "" if length is None else window_text(length)
     if service is not None:
         week = whole_week(service)
@@ -174,17 +177,6 @@ class _Defaults(NamedTuple):
     blocks: bool = True
     window: int = 86_400  # [s]
     seconds: int = 900  # of a step
-
-
-def _window_length(text: str | None, base: _Defaults) -> int:
-    """The length of a window [s]."""
-    from hushgrid.errors import PlanError
-    from hushgrid.files.toml import seconds_of
-
-    seconds = base.window if text is None else seconds_of(text)
-    if seconds is None or seconds < base.seconds:
-        raise PlanError(f"window is {text!r}; give a duration such as P1D, an interval or more.")
-    return int(seconds)
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:

@@ -50,8 +50,7 @@ def import_(
     """
     from hushgrid.curator.ingest import Delivery, Ingest, Receipt
     from hushgrid.errors import FileError, IntakeError
-    from hushgrid.files.mappings import mapping_of
-    from hushgrid.files.readings import batches_of_file
+    from hushgrid.files.readings import batches_of_file, mapping_of
     from hushgrid.files.service_file import load_deployment
     from hushgrid.stores.meters import open_meters
 
@@ -162,7 +161,6 @@ def meters(
     to: Annotated[str, typer.Option(metavar="URL", help="http://HOST:PORT or mqtt://HOST:PORT.")],
     speed: Annotated[float, typer.Option(min=0.001, help="Speed-up over real time.")] = 1.0,
     steps: Annotated[int, typer.Option(min=0, help="Intervals to send; 0 goes on.")] = 0,
-    form: Annotated[Literal["ndjson", "arrow"], typer.Option(help="Over HTTP.")] = "ndjson",
     token_file: common.TokenFile = None,
     seed: common.Seed = 1,
     json: common.Json = None,
@@ -173,9 +171,6 @@ def meters(
 
     \f
     Args: see the help of each option.
-
-    Raises:
-        ServiceError: If `form` is neither ndjson nor arrow.
     """
     import time
 
@@ -187,7 +182,7 @@ def meters(
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     deployment = load_deployment(config, planned=False)
     topic = deployment.mqtt.readings if deployment.mqtt else None
-    way = open_channel(to, common.token_of(token_file), form, topic)
+    way = open_channel(to, common.token_of(token_file), topic)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
     total, count, intervals = Receipt(), 0, 0
@@ -287,7 +282,6 @@ def _times(
     from datetime import UTC, datetime, timedelta
 
     from hushgrid.errors import BatchError
-    from hushgrid.files.toml import instant_of
 
     choices = [day is not None, month is not None, begin is not None and end is not None]
     if choices.count(True) != 1 or (begin is None) != (end is None):
@@ -303,11 +297,7 @@ def _times(
     except (ValueError, OverflowError):
         word, value = ("day", day) if day is not None else ("month", month)
         raise BatchError(f"{word} is {value!r}; give one such as 2026-01-05.") from None
-    first, last = instant_of(begin), instant_of(end)
-    if first is None or last is None:
-        word, value = ("from", begin) if first is None else ("to", end)
-        raise BatchError(f"{word} is {value!r}; give a time such as 2026-01-05T00:00:00Z.")
-    return first, last
+    return common.instant("from", str(begin)), common.instant("to", str(end))
 
 
 def _values(report: BatchReport, seconds: float) -> dict[str, Any]:

@@ -272,7 +272,7 @@ def _addresses(deployment: Any) -> str:
     host = f"[{http.host}]" if ":" in http.host else http.host
     root = f"{scheme}://{host}:{http.port}"
     rows = [("prices", f"/v1/prices?zone={zone.id}") for zone in deployment.zones[:3]]
-    rows += [("readings", "/v1/readings (POST)"), ("description", "/v1/docs")]
+    rows += [("readings", "/v1/readings (POST)"), ("description", "/v1/openapi.json")]
     rows += [("pages", "/")] if http.pages else []
     rows += [("OpenADR", "/openadr3/3.1.0")] if deployment.openadr else []
     lines = [f"{name:<12} {root}{path}" for name, path in rows]
@@ -298,8 +298,8 @@ def status(
     import time
     from dataclasses import asdict
 
+    from hushgrid.curator.status import from_ledger, from_service
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.operate.status import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")
@@ -503,7 +503,7 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     \f
     Args: see the help of each option.
     """
-    from hushgrid.curator.curator import utc
+    from hushgrid.curator.clock import utc
     from hushgrid.files.service_file import load_deployment
     from hushgrid.stores.clients import ClientStore
 
@@ -598,9 +598,8 @@ def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | No
 
     with ExitStack() as bar:
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
-        from hushgrid.demo.living import DemoOptions, run_demo
+        from hushgrid.demo.living import EVENING, DemoOptions, check_epsilon, run_demo
         from hushgrid.demo.panel import DAY
-        from hushgrid.demo.setting import EVENING, check_epsilon
 
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
@@ -625,8 +624,7 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
-        from hushgrid.demo.living import play_once
-        from hushgrid.demo.setting import check_epsilon
+        from hushgrid.demo.living import check_epsilon, play_once
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.lab.simulation import errors_of_days
         from hushgrid.report import demo as report

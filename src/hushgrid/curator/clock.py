@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Protocol, TextIO
@@ -21,6 +22,22 @@ from typing import Protocol, TextIO
 log = logging.getLogger("hushgrid.clock")
 
 JUMP = 2.0  # [s] by which a clock may drift between two looks before it is called a jump
+
+
+@lru_cache(1 << 14)  # pages of prices name each border of intervals twice
+def utc(seconds: int) -> str:
+    """RFC 3339 of a UTC second.
+
+    Args:
+        seconds: UTC seconds.
+
+    Returns:
+        The text, in UTC with Z.
+
+    >>> utc(1_700_000_100)
+    '2023-11-14T22:15:00Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Clock(Protocol):

@@ -20,39 +20,37 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
+from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
+from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers
 from hushgrid.curator.replay import Replay, last_block, last_release
-from hushgrid.curator.terms import (
-    begin,
-    check_models_agree,
-    check_moves,
-    zone_as_begun,
+from hushgrid.curator.status import (
+    NO_SIZE,
+    NOT_BEGUN,
+    UNTIL_RESUMED,
+    WAITS,
+    ClockDoubt,
+    Inside,
+    Status,
 )
+from hushgrid.curator.terms import begin, check_models_agree, check_moves, zone_as_begun
 from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount, room_of
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.policy import Schedule
-from hushgrid.mechanism.release import (
-    Mode,
-    PreparedNoise,
-    noise_spread,
-    prepare,
-    step,
-)
+from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.stores.ledger.chain import LedgerStore
@@ -67,82 +65,16 @@ from hushgrid.stores.ledger.records import (
 )
 from hushgrid.stores.ledger.witness import Witness
 from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
-from hushgrid.stores.meters.columns import Closed, IntervalSource, NoiseBlock
+from hushgrid.stores.meters import MeterStore
+from hushgrid.stores.meters.columns import Closed, NoiseBlock
 
+log = logging.getLogger("hushgrid.curator")
 
-class Publisher(Protocol):
-    """A way out for releases. It gets what the ledger keeps of a release, and nothing else.
-
-    It is called at least once for each release; the same release may come again. One that shows
-    the price in force has a method `show(zone, prices)` as well, which is called at every pass of
-    the loop, before the first release too, with `PresentPrices`.
-    """
-
-    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Publish a release.
-
-        Args:
-            zone: The zone.
-            release: What the ledger has of it.
-
-        Raises:
-            OSError: It failed; it is tried again.
-        """
-        ...
-
-
-def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
-    """A release as price consumers read it.
-
-    Args:
-        zone: The zone.
-        release: What the ledger has of it.
-
-    Returns:
-        The fields of the JSON object: the price per kWh, times in UTC with Z.
-    """
-    start = release.applies_start
-    return {
-        "zone": release.zone,
-        "start": utc(start),
-        "end": utc(start + zone.seconds),
-        **zone.amounts(release.rate, start, release.feed_in),
-        "currency": zone.currency,
-        "rule": release.rule,
-        "source": release.source,
-        "kind": "published",
-        "simulated": release.simulated,
-        "head": release.head,
-        "signature": release.signature,
-    }
-
-
-@lru_cache(1 << 14)  # pages of prices name each border of intervals twice
-def utc(seconds: int) -> str:
-    """RFC 3339 of a UTC second.
-
-    Args:
-        seconds: UTC seconds.
-
-    Returns:
-        The text, in UTC with Z.
-
-    >>> utc(1_700_000_100)
-    '2023-11-14T22:15:00Z'
-    """
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-class PresentPrices(NamedTuple):
-    """Prices of a zone at an instant.
-
-    Attributes:
-        price: What /v1/price says: the price in force, with the next one.
-        forecast: Makes the expected prices that follow; None while they are not ready.
-    """
-
-    price: dict[str, Any]
-    forecast: Callable[[], list[dict[str, Any]] | None]
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
+LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
+AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
+EVERY = 200  # records between two checkpoints
+LEARNED = 20  # releases that public knowledge takes in one pass, where nothing waits for it
 
 
 class PriceFile:
@@ -185,149 +117,91 @@ def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
     return PriceFile(deployment.price_file)
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """The calibration of the next release, for the operator; no noise and nothing of a reading.
-
-    Attributes:
-        scale: Scale of the noise [Wh]; None where no reading is used.
-        epsilon: What the release spends under the policy's trust.
-        epsilon_any: What it spends whatever is public.
-        house: The house that sets the scale, from 0; None where none does.
-        model: The model that sets the scale, from 0; None where none does.
-        protected: How many houses are protected.
-        away: Publishers, by number, that did not take the last release.
-        spread: Planned standard deviation of the noise [Wh], whatever size the block has drawn.
-    """
-
-    scale: float | None
-    epsilon: float | None
-    epsilon_any: float | None
-    house: int | None
-    model: int | None
-    protected: int | None
-    away: tuple[int, ...] = ()
-    spread: float | None = None
-
-    @classmethod
-    def of(
-        cls,
-        draws: PreparedNoise | None,
-        away: tuple[int, ...] = (),
-        schedule: Schedule | None = None,
-    ) -> Inside:
-        """What is known of the next release.
-
-        Args:
-            draws: What is drawn for it; None where it has no noise of its own.
-            away: See the class.
-            schedule: The schedule of the policy; None: noise of its own at every step.
-        """
-        if draws is None:
-            return cls(None, None, None, None, None, None, away)
-        calibration = draws.calibration
-        steps = 1
-        if schedule is not None:
-            steps = schedule.block(calibration.t).get("length", 1)
-        return cls(
-            calibration.scale,
-            calibration.epsilon,
-            calibration.epsilon_any,
-            calibration.house,
-            calibration.model,
-            len(calibration.protected),
-            away,
-            noise_spread(calibration.scale, steps),
-        )
-
-
-def explanation(zone: ZoneService, inside: Inside) -> str:
-    """Explain the noise of the next release in one sentence.
+class BlockSizes:
+    """The sizes M of the noise of a zone's blocks of steps, which its meter store keeps sealed.
 
     Args:
-        zone: The zone.
-        inside: The noise of the next release and the house that requires it.
-
-    Returns:
-        The house or contract that sets the scale, and the model by which it does.
-    """
-    if inside.scale is None:
-        return "The next price uses no reading, so there is no noise."
-    models = len(zone.scenario.models)
-    by = "its model" if models == 1 else f"model {inside.model} of {models}"
-    by = "all models together" if inside.model is None else by
-    if inside.house is None:
-        return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
-    bound = int(zone.scenario.zone.bound[inside.house])
-    meter = zone.meters[inside.house]
-    export = int(zone.scenario.zone.export[inside.house])
-    feeding = f" and {export:,} Wh of export" if export else ""
-    house = (
-        f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{feeding}) under {by}"
-    )
-    return (
-        f"{house} needs the most noise of the {inside.protected:,} protected houses:"
-        f" {inside.scale:,.0f} Wh, so that one price loses at most {inside.epsilon:.3g}."
-    )
-
-
-log = logging.getLogger("hushgrid.curator")
-
-PURGE = 60.0  # [s] between two looks for readings that are kept no longer
-NOT_BEGUN = "not begun"  # before the first release; a state begins with it
-UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
-LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
-AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
-EVERY = 200  # records between two checkpoints
-LEARNED = 20  # releases that public knowledge takes in one pass, where nothing waits for it
-STEPPED = "waits: the clock was set forward"  # until it is set back, or hushgrid resume
-OLD = "waits: the last release is old"  # until hushgrid resume
-BEHIND = "waits: the clock is behind the ledger"
-IN_DOUBT = (STEPPED, OLD, BEHIND)
-NO_SIZE = "forecast until the next block"  # the secret of the block of steps is lost
-WAITS = "forecast until the account admits a block"  # see zone_account
-AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The state of a zone, for `hushgrid status`; all of it is public but `missing`.
+        meters: The meter store.
+        noise: Source of the noise.
 
     Attributes:
-        zone: The zone.
-        t: The last step that is published or left out.
-        room: What the account still admits, as a share of the promise; see `room_of`.
-        missing: Meters without a reading in the last interval, for operators; None: not known.
-        state: In words, such as `publishing` or `forecast only`.
+        mark: The public mark of the present block's draw; 0 without blocks.
+        lost: Whether the present block has a release and no M.
     """
 
-    zone: str
-    t: int
-    room: float
-    missing: int | None
-    state: str
+    def __init__(self, meters: MeterStore, noise: Noise | Stepwise) -> None:
+        self._meters, self._noise = meters, noise
+        self._block: NoiseBlock | None = None  # whose M the meter store may have
+        self._until = -1  # blocks that began before have no key [UTC s]
+        self._swept = ""  # terms since whose start here no M of others is kept
+        self._erased = False
+        self.lost = False
 
+    @property
+    def mark(self) -> int:
+        """See the class."""
+        return 0 if self._block is None else self._block.mark
 
-def _no_prices(now: float) -> PresentPrices | None:
-    """No price is known."""
-    del now
-    return None
+    def at(
+        self, zone: ZoneService, state: State, standing: LedgerState, scale: float | None
+    ) -> int | None:
+        """The size M of the noise of a step's block; None without blocks, or where it is lost.
 
+        It is used for the block that is open in the ledger alone, and drawn only where nothing of
+        the block is published or may be.
 
-def _ignore(name: str) -> None:
-    """Ignore the steps of the tick."""
-    del name
+        Args:
+            zone: The zone.
+            state: The state before the step.
+            standing: What the ledger says.
+            scale: Scale of the block's noise [Wh]; None: the step has no noise of its own.
 
+        Returns:
+            The size.
+        """
+        schedule, terms, seconds = zone.policy.schedule, standing.terms, zone.seconds
+        before = zone.begins // seconds - 1
+        block, size, opens = None, None, None
+        assert terms is not None
+        self.lost = False
+        # before the first release of terms a start may begin earlier than the last one did
+        until = terms.first * seconds
+        if state.t > zone.policy.horizon:
+            until = zone.ends
+        elif schedule.lengths and standing.current:
+            until = (before + schedule.span(state.t)[0]) * seconds
+        if schedule.lengths and scale is not None:
+            first, last = (before + t for t in schedule.span(state.t))
+            open_block, opens = last_block(standing), first * seconds
+            begun = first == open_block.get("first")
+            mark = open_block["mark"] if begun else self._new_mark()
+            block = NoiseBlock(terms.head, opens, scale, mark)
+            if not begun and self._block is not None and block[:-1] == self._block[:-1]:
+                block = self._block
+            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
+            if not any(gap.first <= last and first <= gap.last for gap in gaps):
+                source = self._noise
+                if isinstance(source, Stepwise):
+                    source = source.of_block(first)
+                draw = partial(source.draw_size, scale, last - first + 1)
+                size = self._meters.noise_size(zone.id, block, None if begun else draw)
+            self.lost = size is None
+            block = None if self.lost else block
+        if not self._erased or (self._block, self._until) != (block, until):
+            other_terms, self._swept = self._swept != terms.head, terms.head
+            self._meters.erase_noise(
+                zone.id, terms.head, opens, until=until, other_terms=other_terms
+            )
+            self._block, self._until, self._erased = block, until, True
+        return size
 
-def _nothing(start: int) -> Values:
-    """No covariate has a value."""
-    del start
-    return {}
+    def _new_mark(self) -> int:
+        """The mark of a new draw.
 
-
-def _reported(interval: Closed) -> bool:
-    """Whether any house has its reading: the one thing of presence that is public."""
-    return interval.missing < interval.houses
+        A store may be put back, or follow its primary from behind, and hold the M of an earlier
+        draw: two sizes in a block would lose twice.
+        """
+        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
 
 class Curator:
@@ -335,7 +209,6 @@ class Curator:
 
     Attributes:
         service: The zone as it runs.
-        doubt: Why the clock may be wrong, so that nothing is published; None: it may not.
         confirmed: Whether the operator took the clock for right during the last pass.
     """
 
@@ -343,29 +216,23 @@ class Curator:
         self,
         service: ZoneService,
         ledger: Ledger,
-        meters: IntervalSource,
+        meters: MeterStore,
         noise: Noise | Stepwise,
-        publishers: Sequence[Publisher],
+        publishers: Publishers,
         mode: Mode,
-        watch: Callable[[str], None] = _ignore,
-        checkpoint: Checkpoint | None = None,
-        covariates: Callable[[int], Values] = _nothing,
-        present: Callable[[float], PresentPrices | None] = _no_prices,
+        watch: Callable[[str], None],
+        covariates: Callable[[int], Values],
+        read: Callable[[str, int], Closed] | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
-        self._present = present
+        self._publishers, self._mode, self._watch = publishers, mode, watch
+        self._covariates, self._read = covariates, read
+        self._noise, self._sizes = noise, BlockSizes(meters, noise)
         self._refused = 0  # the end of the week after which none may begin [UTC s]
-        self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
-        self._covariates = covariates
-        self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
-        self._away: set[int] = set()  # publishers that failed last time
         self._missing: int | None = None
         self._purged = -math.inf
-        self._old = False
-        self._blocks: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
-        self._until = -1  # blocks that began before have no key [UTC s]
-        self._swept = ""  # terms since whose start here no M of others is kept
-        self.doubt: str | None = None
+        self._clock = ClockDoubt()
         self.confirmed = False
         self._replay = Replay(service)
         self._checkpoint = 0  # the number of its record
@@ -383,7 +250,7 @@ class Curator:
         cls,
         service: ZoneService,
         store: LedgerStore,
-        meters: IntervalSource,
+        meters: MeterStore,
         noise: Noise | Stepwise,
         key: Signer,
         publishers: Sequence[Publisher],
@@ -392,10 +259,11 @@ class Curator:
         now: float,
         new_terms: bool = False,
         begins: int | None = None,
-        watch: Callable[[str], None] = _ignore,
+        watch: Callable[[str], None] = lambda _: None,
         witness: Witness | None = None,
-        covariates: Callable[[int], Values] = _nothing,
-        present: Callable[[float], PresentPrices | None] = _no_prices,
+        covariates: Callable[[int], Values] = lambda _: {},
+        present: Callable[[float], PresentPrices | None] = lambda _: None,
+        read: Callable[[str, int], Closed] | None = None,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
@@ -418,6 +286,8 @@ class Curator:
                 returns at once, and never raises.
             present: Prices at an instant [UTC s], for publishers that show them; None while
                 they are not ready. Returns at once, and never raises.
+            read: Gives a zone's closed interval by its start [UTC s], where it is not the meter
+                store that has its readings.
 
         Yields:
             The curator; the lock is held until the context ends.
@@ -449,11 +319,14 @@ class Curator:
                 note_loss(service, ledger, meters, now)
             ledger.settle()
             service = in_week(service, ledger.standing.reach_step + 1)
-            ways = (publishers, mode, watch, checkpoint, covariates, present)
-            curator = cls(service, ledger, meters, noise, *ways)
+            ways = Publishers(publishers, present)
+            inputs = (mode, watch, covariates, read, checkpoint)
+            curator = cls(service, ledger, meters, noise, ways, *inputs)
             curator._skip_what_was_before(now, begins)
-            curator._skip_gaps()
-            curator._look_at_the_clock(now)
+            # steps that may have been published and lost are not published
+            curator.leave_out_until(curator.start_of(ledger.standing.reach_step + 1))
+            asked = bool(ledger.standing.current) and ledger.can_be_asked
+            curator._clock.begin(service.id, curator._last, now, asked=asked)
             yield curator
 
     def _fold(self) -> None:
@@ -465,9 +338,8 @@ class Curator:
         self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
-        for i in range(len(self._publishers)):
-            if self._last is not None:
-                self._unshown[i] = self._last  # at least once: show the newest again
+        if self._last is not None:
+            self._publishers.add(self._last)  # at least once: show the newest again
         self._expectations = Expectations(self._scenario, usual=self.service.policy.usual)
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
@@ -486,7 +358,8 @@ class Curator:
         first, seconds = self.start_of(self.t), self.service.seconds
         zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
         for start in () if begin_time is not None else self._meters.open_intervals(zone):
-            if first <= start < begins and _reported(self._meters.get(zone, start)):
+            interval = self._meters.get(zone, start)
+            if first <= start < begins and interval.missing < interval.houses:
                 begins = start
         if begin_time is None:
             begins = self._meters.begin(zone, max(begins, first), first)
@@ -495,10 +368,6 @@ class Curator:
         if begins > first:
             self._pass_over((begins - first) // seconds)
 
-    def _skip_gaps(self) -> None:
-        """Steps that may have been published and lost are not published."""
-        self.leave_out_until(self.start_of(self._ledger.standing.reach_step + 1))
-
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
         book(self.service, self._ledger)
@@ -506,26 +375,10 @@ class Curator:
         self._fold()
         self.leave_out_until(self.start_of(t))
 
-    def _look_at_the_clock(self, now: float) -> None:
-        """A clock that went back makes the zone wait: a step on record is not published again."""
-        if self._last is None:
-            return
-        since = math.floor(now) - self._last.published_at
-        fields = {"zone": self.service.id, "t": self.t, "seconds": -since}
-        if since < 0:
-            log.warning("clock behind the ledger", extra=fields)
-        if self._ledger.standing.current and since > AWAY and self._ledger.can_be_asked:
-            self._old = True
-
-    def _doubted(self, now: float, ahead: float) -> str | None:
-        """Why the clock may be wrong; says so once in the log."""
-        most = self.service.clock_limit * self.service.seconds
-        doubt = STEPPED if ahead > most else OLD if self._old else None
-        if self._last is not None and now < self._last.published_at - most:
-            doubt = BEHIND
-        if doubt is not None and doubt != self.doubt:
-            log.error("clock in doubt", extra={"zone": self.service.id, "why": doubt})
-        return doubt
+    @property
+    def doubt(self) -> str | None:
+        """Why the clock may be wrong, so that nothing is published; None: it may not."""
+        return self._clock.reason
 
     @property
     def transfers(self) -> tuple[TransferRecord, ...]:
@@ -550,7 +403,7 @@ class Curator:
         """The present state of the zone."""
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
-        state = WAITS if self._held else NO_SIZE if self._block_lost else state
+        state = WAITS if self._held else NO_SIZE if self._sizes.lost else state
         state = state if self._usable else "fallback only"
         if self._last is None:
             state = f"{NOT_BEGUN}; first price at {utc(self.next_due())}"
@@ -568,7 +421,7 @@ class Curator:
     def inside(self) -> Inside:
         """Why the next release gets its noise, and who does not take prices; for the operator."""
         schedule = self.service.policy.schedule
-        return Inside.of(self._draws, tuple(sorted(self._away)), schedule)
+        return Inside.of(self._draws, self._publishers.away, schedule)
 
     @property
     def releases(self) -> Sequence[ReleaseRecord]:
@@ -587,15 +440,14 @@ class Curator:
             What was released; nothing while the clock is in doubt.
         """
         releases: list[ReleaseRecord] = []
-        self._retry(now)
+        self._publishers.show(self.service, now)
         self.confirmed = self._ledger.asked_to_resume
         if self.confirmed:
             if self._ledger.standing.gap is not None:
                 self._resume()
             self._ledger.resumed()
-            ahead, self._old = 0.0, False
-        self.doubt = self._doubted(now, ahead)
-        if self.doubt is not None:
+            ahead, self._clock.old = 0.0, False
+        if self._clock.look(self.service, self._last, now, ahead) is not None:
             return releases
         while self.next_due() <= now and len(releases) < most:
             behind = int((now - self.next_due()) // self.service.seconds)
@@ -672,10 +524,10 @@ class Curator:
         self._watch("recorded")
         self._replay.follow(self._ledger.standing)
         self._last = published
-        self._unshown = dict.fromkeys(range(len(self._publishers)), published)
-        self._retry(now)
+        self._publishers.add(published)
+        self._publishers.show(self.service, now)
         self._watch("published")
-        if not 0 <= now - self._purged < PURGE:
+        if self._read is None and not 0 <= now - self._purged < PURGE:
             self._meters.purge(self.service.id, int(now) - self.service.retention)
             self._purged = now
         self._draws = self._drawn()  # for the next interval, before any of its load is known
@@ -694,7 +546,7 @@ class Curator:
         """What to record."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
-        interval = self._meters.get(self.service.id, start)
+        interval = (self._read or self._meters.get)(self.service.id, start)
         self._watch("read")
         self._missing = interval.missing
         when: dict[str, Any] = {
@@ -754,18 +606,18 @@ class Curator:
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
-        self._usable, self._block_lost, self._block_begun = True, False, False
+        self._usable = True
         self._held = self._ledger.standing.gap is not None
         over = self._replay.state.t > self.service.policy.horizon
         try:
             calibration = None if over or self._held else self._admitted()
             self._held = self._held or (calibration is None and not over)
-            size = self._size(calibration)
-            if self._block_lost or calibration is None:
+            scale = None if calibration is None else calibration.scale
+            size = self._sizes.at(self.service, self._replay.state, self._ledger.standing, scale)
+            if self._sizes.lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
-            mark = self._blocks[0].mark if self._blocks and self._blocks[0] else 0
-            draws = prepare(self._replay.state, noise, size, mark, calibration)
+            draws = prepare(self._replay.state, noise, size, self._sizes.mark, calibration)
         except HorizonError:
             return None
         except MeterError:  # its store is away: the zone is opened again
@@ -802,56 +654,6 @@ class Curator:
         self._opens = choice.account is not None or choice.windows is not None
         return state.scheduler.at(state.t, state.rates, choice.epsilon)
 
-    def _size(self, calibration: Calibration | None) -> int | None:
-        """The size M of the noise of the next step's block; None without blocks, or if it is lost.
-
-        It is used for the block that is open in the ledger alone, and drawn only where nothing of
-        the block is published or may be.
-        """
-        state, policy, standing = self._replay.state, self.service.policy, self._ledger.standing
-        zone, block, size, terms = self.service.id, None, None, standing.terms
-        assert terms is not None
-        opens: int | None = None
-        # before the first release of terms a start may begin earlier than the last one did
-        until = self.start_of(terms.first)
-        if state.t > policy.horizon:
-            until = self.service.ends
-        elif policy.schedule.lengths and standing.current:
-            until = self.start_of(self._first + policy.schedule.span(state.t)[0] - 1)
-        if policy.schedule.lengths and calibration is not None:
-            scale = calibration.scale
-            first, last = (self._first + t - 1 for t in policy.schedule.span(state.t))
-            open_block, opens = last_block(standing), self.start_of(first)
-            self._block_begun = first == open_block.get("first")
-            block = NoiseBlock(terms.head, opens, scale, self._mark(open_block))
-            if not self._block_begun and any(block[:-1] == old[:-1] for old in self._blocks if old):
-                (block,) = self._blocks
-            assert block is not None
-            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
-            if not any(gap.first <= last and first <= gap.last for gap in gaps):
-                source = self._noise
-                if isinstance(source, Stepwise):
-                    source = source.of_block(first)
-                draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone, block, None if self._block_begun else draw)
-            self._block_lost = size is None
-            block = None if self._block_lost else block
-        if (self._blocks, self._until) != ((block,), until):  # what is no longer of use is erased
-            other_terms, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=other_terms)
-            self._blocks, self._until = (block,), until
-        return size
-
-    def _mark(self, block: Mapping[str, int]) -> int:
-        """The mark of the draw that an open block's releases state, or that of a new draw.
-
-        A store may be put back, or follow its primary from behind, and hold the M of an earlier
-        draw: two sizes in a block would lose twice.
-        """
-        if self._block_begun:
-            return block["mark"]
-        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
-
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while no curator ran; they get no release."""
         self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
@@ -860,72 +662,3 @@ class Curator:
     def _pass_over(self, steps: int) -> None:
         self._replay.reach(self.t + steps)
         self._draws = self._drawn()
-
-    def _retry(self, now: float) -> None:
-        """Publish what is recorded and not yet published; retry a publisher that fails later."""
-        for i, publisher in enumerate(self._publishers):
-            published, show = self._unshown.get(i), getattr(publisher, "show", None)
-            try:
-                if published is not None:
-                    publisher.publish(self.service, published)
-                if show is not None and (prices := self._present(now)) is not None:
-                    show(self.service, prices)
-            except OSError as error:
-                if i not in self._away:  # once, not at every attempt
-                    fields = {"zone": self.service.id, "error": type(error).__name__}
-                    log.warning("not shown", extra=fields)
-                self._away.add(i)
-            else:
-                self._unshown.pop(i, None)
-                if i in self._away:
-                    self._away.discard(i)
-                    log.info("shown again", extra={"zone": self.service.id})
-
-
-_STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
-
-
-def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> Status:
-    """The state of a zone by its ledger.
-
-    Args:
-        zone: The zone.
-        standing: What its ledger says; None where it has no record.
-        now: [UTC s]
-
-    Returns:
-        The last step, the room of its account, and the state in words.
-    """
-    if standing is None:
-        return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
-    state = _state(zone, standing, now)
-    t = standing.reach_step if standing.releases else 0
-    return Status(zone.id, t, room_of(zone, standing), None, state)
-
-
-def _not_begun(zone: ZoneService, start: int, now: float) -> str:
-    """When the first price comes, by the start of the first interval [UTC s].
-
-    A zone whose first interval is over begins with the next whole one after the start of serve,
-    which the ledger does not have.
-    """
-    due = start + zone.seconds + zone.grace
-    when = f"at {utc(due)}" if due >= now else "after a whole interval under hushgrid serve"
-    return f"{NOT_BEGUN}; first price {when}"
-
-
-def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
-    """Behind when an interval more than the next one should be out."""
-    if standing.gap is not None:
-        return UNTIL_RESUMED
-    if not standing.releases:
-        return _not_begun(zone, (standing.reach_step + 1) * zone.seconds, now)
-    if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
-        return BEHIND
-    due = (standing.reach_step + 2) * zone.seconds + zone.grace
-    if now > due + zone.seconds:
-        return "behind"
-    last = standing.releases[-1]
-    if last.source == "forecast":
-        return "no readings"
-    return _STATES[last.source]

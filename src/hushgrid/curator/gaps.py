@@ -45,8 +45,7 @@ from hushgrid.stores.ledger.records import (
 )
 from hushgrid.stores.ledger.witness import Witness, open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
-from hushgrid.stores.meters import open_meters
-from hushgrid.stores.meters.columns import IntervalSource
+from hushgrid.stores.meters import MeterStore, open_meters
 from hushgrid.stores.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
@@ -62,7 +61,7 @@ _NAME_IT = (
 def note_loss(
     service: ZoneService,
     ledger: Ledger,
-    meters: IntervalSource | None,
+    meters: MeterStore | None,
     now: float,
     *,
     has_lost_terms: bool = False,

@@ -10,11 +10,12 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import HushgridError
-from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
+from hushgrid.files.deployment import Deployment, Promise, ZoneService
+from hushgrid.files.settings import ACCEPT_ERROR
 from hushgrid.files.toml import duration_text, window_text
 from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.policy import Policy, assumptions

@@ -42,7 +42,7 @@ from hushgrid.stores.ledger.records import (
     terms_name,
 )
 from hushgrid.stores.ledger.writer import Ledger, Signer
-from hushgrid.stores.meters.columns import IntervalSource
+from hushgrid.stores.meters import MeterStore
 
 _PURPOSE = hashlib.sha256(b"hushgrid-house/1\n").hexdigest()
 
@@ -291,7 +291,7 @@ def first_state(service: ZoneService) -> State:
 def begin(
     service: ZoneService,
     ledger: Ledger,
-    meters: IntervalSource,
+    meters: MeterStore,
     key: Signer,
     new_terms: bool,
 ) -> None:
@@ -326,7 +326,7 @@ def begin(
         ledger.write(charge)
 
 
-def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> None:
+def _check_open(service: ZoneService, standing: LedgerState, meters: MeterStore) -> None:
     """Refuse to begin with an interval that terms of another roster have closed ahead.
 
     Those terms are set aside. The interval gets no readings, and what is closed would not show any
@@ -506,7 +506,7 @@ def check_new(service: ZoneService, standing: LedgerState) -> None:
         )
 
 
-def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
+def _new_roster(service: ZoneService, meters: MeterStore) -> None:
     """Set the new terms' roster in the meter store; an empty store takes any."""
     try:
         meters.open_zone(*service.roster)

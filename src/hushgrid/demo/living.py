@@ -5,13 +5,15 @@ One run can be restarted with another epsilon. A single day is played at once, t
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from secrets import token_urlsafe
@@ -23,13 +25,16 @@ from typing import Protocol, Self
 import numpy as np
 from starlette.routing import BaseRoute
 
+from hushgrid._numbers import is_real
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.curator.clock import Clock
+from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.promise import zone_words
 from hushgrid.demo.panel import (
     BELIEFS,
     DAY,
+    LIMITS,
     MOST,
+    OPERATOR,
     TOPIC,
     Panel,
     PanelFigures,
@@ -37,30 +42,28 @@ from hushgrid.demo.panel import (
     by_adversary,
     demo_routes,
 )
-from hushgrid.demo.setting import (
-    COLD,
-    OPERATOR,
-    Secrets,
-    private_broker,
-    write_service,
-)
 from hushgrid.demo.simulated_meters import Fleet, HttpChannel
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
+from hushgrid.files.service_file import load_deployment
+from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.world import simulate_steps
 from hushgrid.model.zone import Scenario
 from hushgrid.operate.audit import fingerprint, load_case
 from hushgrid.operate.process import Process
+from hushgrid.operate.template import BLOCK_KEYS, KEY_FILE
 from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.statistics import next_one
-from hushgrid.stores.clients import new_secret
+from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret, new_secret
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.writer import create
+from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.server import Server, SwappableApp
 
@@ -125,7 +128,6 @@ class DemoRun:
         token: The meters' token.
         seed: Random seed of people and noise.
         more: Further routes.
-        new_terms: Record the terms anew.
 
     Attributes:
         zone: The zone.
@@ -141,12 +143,12 @@ class DemoRun:
         token: str,
         seed: int,
         more: Sequence[BaseRoute] = (),
-        new_terms: bool = False,
     ) -> None:
-        (self.zone,) = deployment.zones
+        (zone,) = deployment.zones
         self._deployment, self._stage, self._clock = deployment, stage, clock
         self._url, self._token, self._seed = url, token, seed
-        self._more, self._new_terms = more, new_terms
+        self._more, self._begins = more, zone.begins
+        self._begin_week(zone)
         self._stack = ExitStack()
         self._newest: ReleaseRecord | None = None
 
@@ -155,13 +157,12 @@ class DemoRun:
             process = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            process.open(self._clock.now(), [self.zone.id] if self._new_terms else ())
+            process.open(self._clock.now())
             stack.callback(process.history.watch(self._saw))
             process.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)
             stack.callback(self._way.shut)
-            self._process, self._panel = process, Panel(self.zone)
-            self._fleet = Fleet(self.zone, people(self._seed), self.zone.begins)
+            self._process = process
             self._stack = stack.pop_all()
         return self
 
@@ -173,10 +174,10 @@ class DemoRun:
     ) -> None:
         self._stack.close()
 
-    @property
-    def over(self) -> bool:
-        """Whether the week of the zone has ended."""
-        return self._fleet.start >= self.zone.ends
+    def _begin_week(self, zone: ZoneService) -> None:
+        """Play a week, with the adversaries as they are at its begin."""
+        self.zone, self._panel = zone, Panel(zone)
+        self._fleet = Fleet(zone, people(self._seed + zone.begins - self._begins), zone.begins)
 
     def step(self, wake: threading.Event, factor: float = 1.0) -> PanelStep | None:
         """Play the next interval; None where `wake` was set before it ended.
@@ -184,6 +185,8 @@ class DemoRun:
         With a `factor` every house uses that many times as much.
         """
         t = self._fleet.start // self.zone.seconds
+        if self._fleet.start >= self.zone.ends:
+            self._begin_week(in_week(self.zone, t))
         if not self._clock.reach(self._fleet.end, wake):
             return None
         self._way.send(self._fleet.interval(None, factor))
@@ -250,7 +253,7 @@ def house_to_display(zone: ZoneService, seed: int, steps: int) -> int:
 log = logging.getLogger("hushgrid.demo")
 
 HOST = "127.0.0.1"
-EVENING = 24  # steps: the displayed house is chosen by them
+FIRST_STEPS = 24  # the displayed house is chosen by them
 
 
 class DemoRequests:
@@ -328,7 +331,7 @@ def run_demo(options: DemoOptions, requests: DemoRequests, say: Callable[[str], 
 
 
 class _Living:
-    """The server and broker, and one run after another on them."""
+    """The server, and one run after another on them."""
 
     def __init__(
         self, options: DemoOptions, requests: DemoRequests, folder: Path, stack: ExitStack
@@ -341,11 +344,11 @@ class _Living:
         self._stage = SwappableApp(self._routes, stale=True)
         server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
-        self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
-        self._number, self._new_terms = 0, False
+        self._port = server.port
+        self._number = 0
         self._next = self._planned(options.epsilon)
         (zone,) = self._next.zones  # epsilon does not change who lives there
-        self._house = house_to_display(zone, options.seed, EVENING)
+        self._house = house_to_display(zone, options.seed, FIRST_STEPS)
         self._begin(options.epsilon)
         server.start()
         stack.callback(channel.close)
@@ -355,14 +358,10 @@ class _Living:
         """Lines to print at the start: addresses and the operator's secret."""
         minutes = DAY / self._options.speed / 60
         (zone,) = self._next.zones
-        prices = f"hushgrid/{zone.id}/price"
         return [
             f"{len(zone.meters):,} simulated houses, a day in {minutes:.3g} minutes:"
             f" http://{HOST}:{self._port}/demo (the adversaries; /operator: the inside)",
             f"Operator: client {OPERATOR}, secret {self._secrets.operator}",
-            f"Prices over MQTT: {HOST}:{self._broker}, topic {prices}"
-            if self._broker
-            else "No mosquitto on this machine: prices go out over HTTP alone.",
             "Ctrl-C ends it, and nothing is kept.",
         ]
 
@@ -370,27 +369,22 @@ class _Living:
         """Plan a new run of days in its own folder."""
         self._number += 1
         (folder := self._folder / str(self._number)).mkdir()
-        return self._laid_out(folder, epsilon, self._options.begins)
-
-    def _laid_out(self, folder: Path, epsilon: float, begins: int) -> Deployment:
         return write_service(
             folder,
             epsilon,
             self._secrets,
-            begins=begins,
+            begins=self._options.begins,
             port=self._port,
-            mqtt=self._broker,
         )
 
     def _begin(self, epsilon: float) -> None:
         """Begin a new day with a new epsilon."""
         (zone,) = self._next.zones
-        self._epsilon, self._new_terms = epsilon, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
         self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
     def play(self) -> None:
-        """Play days of one week, and plan what comes after them."""
+        """Play days, until the demo ends or another epsilon is planned."""
         deployment = self._next
         with DemoRun(
             deployment,
@@ -398,22 +392,18 @@ class _Living:
             self._clock,
             url=f"http://{HOST}:{self._port}",
             token=self._secrets.token,
-            seed=self._options.seed + (deployment.zones[0].begins - self._options.begins),
+            seed=self._options.seed,
             more=self._routes,
-            new_terms=self._new_terms,
         ) as run:
-            if not self._new_terms:
-                self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
+            self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
             epsilon = self._days(run)
-            if epsilon is None and not self._requests.stopping:
-                self._next_epoch(run)
         if epsilon is not None:
             self._begin(epsilon)
             rmtree(deployment.key.parent, ignore_errors=True)
 
     def _days(self, run: DemoRun) -> float | None:
-        """Play until the week ends (None), the demo does, or another epsilon is planned."""
-        while not run.over:
+        """Play until the demo ends (None) or another epsilon is planned."""
+        while True:
             cold = self._requests.cold
             step = run.step(self._requests.wake, COLD if cold else 1.0)
             if step is not None:
@@ -423,7 +413,6 @@ class _Living:
             epsilon = self._requests.take() if self._requests.wake.is_set() else None
             if epsilon is not None and self._replanned(epsilon):
                 return epsilon
-        return None
 
     def _replanned(self, epsilon: float) -> bool:
         """Plan for another epsilon; meanwhile the old day is paused and its pages answer."""
@@ -435,13 +424,6 @@ class _Living:
             self._figures.stay()
             return False
         return True
-
-    def _next_epoch(self, run: DemoRun) -> None:
-        """Begin the next week with the same terms."""
-        zone, folder = run.zone, self._next.key.parent
-        self._next = self._laid_out(folder, self._epsilon, zone.ends)
-        self._new_terms = True
-        self._figures.go_on(self._next.zones[0])
 
 
 # ---- one day without pages
@@ -617,3 +599,86 @@ def _played(
         chain=certificate.check("chain").status,
         verdict=certificate.verdict,
     )
+
+
+# ---- its service
+
+COLD = 1.3  # what every house uses on a cold evening, of the usual
+EVENING = 17 * 3600  # [s of the day] when the living zone begins
+_FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
+
+
+def check_epsilon(epsilon: float) -> float:
+    """An epsilon that the demo can promise.
+
+    >>> check_epsilon(99.0)
+    Traceback (most recent call last):
+    hushgrid.errors.ServiceError: epsilon is 99.0; give a number from 0.1 to 20.
+
+    Args:
+        epsilon: Of the promise about any 24 hours.
+
+    Returns:
+        The same.
+
+    Raises:
+        ServiceError: If it is outside the limits.
+    """
+    low, high = LIMITS
+    if not is_real(epsilon) or not low <= epsilon <= high:
+        raise ServiceError(f"epsilon is {epsilon!r}; give a number from {low:g} to {high:g}.")
+    return epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Secrets of the demo's own parts.
+
+    Attributes:
+        token: The meters' token.
+        operator: The operator's secret.
+    """
+
+    token: str
+    operator: str
+
+
+def write_service(
+    folder: Path,
+    epsilon: float,
+    secrets: Secrets,
+    *,
+    begins: int,
+    port: int,
+) -> Deployment:
+    """Write service file and key into a folder, add its operator, and plan.
+
+    Args:
+        folder: The folder.
+        epsilon: Of the promise about any 24 hours.
+        secrets: Secrets of the demo's parts.
+        begins: Start of the first interval [UTC s].
+        port: Port of the HTTP server.
+
+    Returns:
+        The service.
+    """
+    digest = hashlib.sha256(secrets.token.encode()).hexdigest()
+    text = files("hushgrid.demo").joinpath("service.toml").read_text("utf-8")
+    for name, value in {
+        "begins": utc(begins),
+        "port": port,
+        "token": digest,
+        "epsilon": float(epsilon),
+    }.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    path = folder / "service.toml"
+    write_text(path, text)
+    create(folder / KEY_FILE)
+    BlockKeys(folder / BLOCK_KEYS).make()
+    deployment = load_deployment(path)
+    with ClientStore(deployment.client_store) as store:
+        scopes = expand_scopes(["operator"])
+        store.add(Client(OPERATOR, scopes, hash_secret(secrets.operator), int(time.time())))
+    assert deployment.http is not None
+    return replace(deployment, http=replace(deployment.http, token_lifetime=_FOR_EVER))

@@ -28,8 +28,7 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.curator.curator import utc
-from hushgrid.demo.setting import CHOICES, LIMITS, OPERATOR
+from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
@@ -38,6 +37,9 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.sessions import json_only
 
+LIMITS = (0.1, 20.0)  # of epsilon
+CHOICES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of its dial
+OPERATOR = "operator"  # the client id of the demo's own operator
 MOST = 200  # listeners
 TOPIC = "demo"
 
@@ -98,7 +100,7 @@ class PanelStep:
     """One step of all houses.
 
     Attributes:
-        t: The step, from 1.
+        start: When the step began [UTC s].
         occupancy: Who was at home, (houses,).
         home: Believed chance of being at home, (houses,) for each of `BELIEFS`.
         load: [Wh]
@@ -107,7 +109,7 @@ class PanelStep:
         forecast: The rate of the models' mean load, without any meter [currency/kWh].
     """
 
-    t: int
+    start: int
     occupancy: UInt8s
     home: dict[str, Floats]
     load: int
@@ -144,7 +146,7 @@ class Panel:
         mean = float(np.mean([law.mean for law in self._public.moments.at(t)]))
         rates = (optimal_rate(load, tariff), record.rate, optimal_rate(mean, tariff))
         home = {name: self._home(name) for name in BELIEFS}
-        return PanelStep(t, occupancy.copy(), home, load, *rates)
+        return PanelStep(record.t * self._zone.seconds, occupancy.copy(), home, load, *rates)
 
     def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]
@@ -230,11 +232,6 @@ class PanelFigures:
             self._clear(1)
             self._count_errors(zone.begins)
 
-    def go_on(self, zone: ZoneService) -> None:
-        """Continue the same days in the zone's next week."""
-        with self._mutex:
-            self._zone = zone
-
     def _clear(self, day: int) -> None:
         """Begin a day without figures."""
         self._day, self._t = day, 0
@@ -261,15 +258,14 @@ class PanelFigures:
 
     def add(self, step: PanelStep, cold: bool = False) -> None:
         """Add one step and send it to listeners; `cold`: every house used more."""
-        start = self._zone.begins + (step.t - 1) * self._zone.seconds
-        day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)
+        day, t = divmod((step.start - self._begins) // self._zone.seconds, self._steps)
         with self._mutex:
             if day + 1 != self._day:
                 self._clear(day + 1)
             self._t = t + 1
             if cold != self._cold:
                 self._cold = cold
-                self._count_errors(start)
+                self._count_errors(step.start)
             rates = (step.optimal, step.rate, step.forecast)
             self._counted += 1
             self._squares += (np.array(rates[1:]) / step.optimal - 1) ** 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hushgrid._numbers import Ints
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Receipt
 from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
@@ -142,50 +141,19 @@ def ndjson(readings: Readings) -> bytes:
     ).encode()
 
 
-def arrow_stream(readings: Readings) -> bytes:
-    """Readings as an Arrow IPC stream.
-
-    Args:
-        readings: The readings.
-
-    Returns:
-        The stream.
-    """
-    from hushgrid.intake.arrow import arrow
-
-    pa = arrow()
-    start = pa.array(readings.start).cast(pa.timestamp("s", "UTC"))
-    columns = {
-        "meter_id": pa.array(readings.meter.tolist(), pa.string()),
-        "start_utc": start,
-        "duration_s": pa.array(readings.duration),
-        "wh": pa.array(readings.wh),
-    }
-    table = pa.table(columns)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
 class HttpChannel:
     """POST /v1/readings, repeated while the service or its store is unavailable.
 
     Args:
         url: The service's address.
         token: A bearer token; empty: none.
-        form: "ndjson" or "arrow".
     """
 
-    def __init__(self, url: str, token: str, form: str = "ndjson") -> None:
+    def __init__(self, url: str, token: str) -> None:
         import httpx
 
         self._client = httpx.Client(base_url=url, timeout=60)
-        self._write, media = {
-            "ndjson": (ndjson, "application/x-ndjson"),
-            "arrow": (arrow_stream, "application/vnd.apache.arrow.stream"),
-        }[form]
-        self._headers = {"Content-Type": media}
+        self._headers = {"Content-Type": "application/x-ndjson"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
@@ -195,22 +163,22 @@ class HttpChannel:
         Raises:
             ServiceError: It refuses, or does not answer.
         """
-        self._post(b"", {**self._headers, "Content-Type": "application/x-ndjson"})
+        self._post(b"")
 
     def send(self, readings: Readings) -> Receipt:
         """Deliver and add up the receipts."""
         total = Receipt()
         for part in parts(readings, BODY):
-            total += self._post(self._write(part), self._headers)
+            total += self._post(ndjson(part))
         return total
 
-    def _post(self, body: bytes, headers: dict[str, str]) -> Receipt:
+    def _post(self, body: bytes) -> Receipt:
         import httpx
 
         reason = "no answer"
         for attempt in range(ATTEMPTS):
             try:
-                answer = self._client.post("/v1/readings", content=body, headers=headers)
+                answer = self._client.post("/v1/readings", content=body, headers=self._headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
                 reason = connection_reason(error)
                 break
@@ -295,13 +263,12 @@ class MqttChannel:
         hang_up(self._client)
 
 
-def open_channel(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
+def open_channel(target: str, token: str, pattern: str | None) -> MeterChannel:
     """Open a channel to a curator. Over HTTP it is asked first whether it takes readings.
 
     Args:
         target: http://HOST:PORT, https://HOST:PORT or mqtt://HOST:PORT.
         token: A bearer token for HTTP; empty: none.
-        form: "ndjson" or "arrow", over HTTP.
         pattern: The topic that the service subscribes to over MQTT; None: the usual one.
 
     Returns:
@@ -317,7 +284,7 @@ def open_channel(target: str, token: str, form: str, pattern: str | None) -> Met
         host, port = "", None
     if url.scheme in ("http", "https") and host:
         with ExitStack() as stack:
-            channel = HttpChannel(target, token, form)
+            channel = HttpChannel(target, token)
             stack.callback(channel.shut)
             channel.check()
             stack.pop_all()

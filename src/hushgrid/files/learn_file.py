@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from hushgrid.files._tables import (
     Bool,
     Context,
-    FilePath,
     FileTable,
     Line,
     Positive,
@@ -40,9 +39,6 @@ class LearnTable(FileTable):
         days: What the prior on habits is worth [days].
         bound: Contract bound [Wh a step]; None: that of 10 kW.
         export: Homes export up to this much [Wh a step], and readings below 0 are net.
-        roofs: CSV of the homes with panels: meter_id, export [Wh a step], and where there are such
-            registers export_meter, production_meter.
-        net_laws: Net the registers of roofs: no solar part of its own.
         bound_budget: The bound is a private quantile of this epsilon; it needs what a pool needs.
         usual: What a home uses in a year [kWh], by published figures.
         begins: First interval of service.toml [UTC s]; None: today, or after the readings.
@@ -65,8 +61,6 @@ class LearnTable(FileTable):
     days: Positive = 30.0
     bound: Whole | None = None
     export: Whole | None = None
-    roofs: FilePath | None = None
-    net_laws: Bool = False
     bound_budget: Positive | None = None
     usual: Positive = 3300.0
     begins: Annotated[int, converted(instant_of, _INSTANT)] | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources, util
 from pathlib import Path
@@ -137,29 +137,27 @@ _KEYS = (
 )
 
 
-def save_learned(folder: Path, contents: Sequence[dict[str, Any]]) -> Path:
+def save_learned(folder: Path, content: dict[str, Any]) -> Path:
     """Write model.json of a learned model.
 
     Args:
         folder: Folder of the model.
-        contents: As `hushgrid.report.learn.learned_content` gives them, one for each kind of homes.
+        content: As `hushgrid.report.learn.learned_content` gives it.
 
     Returns:
         The file written.
     """
-    first, *kinds = contents
-    content = {"format": MODEL_FORMAT, **first, **({"more": kinds} if kinds else {})}
-    return write_text(folder / FILE, json.dumps(content) + "\n")
+    return write_text(folder / FILE, json.dumps({"format": MODEL_FORMAT, **content}) + "\n")
 
 
-def load_learned(path: Path | str) -> list[dict[str, Any]]:
+def load_learned(path: Path | str) -> dict[str, Any]:
     """Read model.json of a learned model.
 
     Args:
         path: Its folder, or the file.
 
     Returns:
-        The content of each kind of homes, with all required keys; most models have one kind.
+        Its content, with all required keys.
 
     Raises:
         FileError: If the file cannot be read, has another format or lacks a key.
@@ -176,13 +174,10 @@ def load_learned(path: Path | str) -> list[dict[str, Any]]:
             f"{path} has format {version!r}; give a folder whose {FILE} has format {MODEL_FORMAT},"
             " as hushgrid learn writes it."
         )
-    extra = content.pop("more", [])
-    kinds = [content, *(extra if isinstance(extra, list) else [extra])]
-    for kind in kinds:
-        missing = [key for key in _KEYS if not isinstance(kind, dict) or key not in kind]
-        if missing:
-            raise FileError(f"{path} lacks {missing[0]!r}; learn the model again.")
-    return kinds
+    missing = [key for key in _KEYS if key not in content]
+    if missing:
+        raise FileError(f"{path} lacks {missing[0]!r}; learn the model again.")
+    return dict(content)
 
 
 def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:

@@ -1,4 +1,4 @@
-"""Files of readings and labels, and the histories that models are learned from.
+"""Files of readings and labels, their mappings, and the histories that models are learned from.
 
 A format is chosen by media type, by a file's suffix or by the first bytes of a message.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import csv
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
@@ -19,25 +21,26 @@ import numpy as np
 from hushgrid.errors import FileError, IntakeError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
-from hushgrid.files.mappings import mapping_of
 from hushgrid.files.results import read_text
 from hushgrid.files.weeks import Steps, local_months, local_seconds
 from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.exports import FORMATS
 from hushgrid.intake.json import json_batches
+from hushgrid.intake.lines import lines, open_bytes
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import (
     CANONICAL,
+    LOW_CARBON_LONDON,
+    PECAN_STREET,
     ColumnMapping,
     Format,
     alternatives,
-    lines,
-    open_bytes,
+    perhaps,
 )
 
 if TYPE_CHECKING:
     from hushgrid.learning.habits import Habits
-    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.histories import Histories
     from hushgrid.learning.learner import Watch
 
 
@@ -187,7 +190,6 @@ def read_histories(
     meters: Sequence[str] | None = None,
     labels: Path | None = None,
     watch: Watch | None = None,
-    registers: Mapping[str, str] | None = None,
     months: Sequence[int] = (),
     seasons: Sequence[Sequence[int]] = (),
 ) -> Histories:
@@ -203,7 +205,6 @@ def read_histories(
         meters: Homes, in this order; else those that the file names.
         labels: File of known occupancy.
         watch: Called with the bytes read.
-        registers: By meter the id of its register of energy fed in, which is a row of its own.
         months: Local months of the year to take, from 1 to 12; none: all.
         seasons: Months of each season that has laws of its own; none: the year has one.
 
@@ -231,7 +232,7 @@ def read_histories(
             f"time zone is {time_zone!r}; give a name of the time zone database such as"
             " 'Europe/Zurich'."
         ) from None
-    parsed = read_readings(path, mapping, watch, registers)
+    parsed = read_readings(path, mapping, watch)
     try:
         axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
     except IntakeError as error:
@@ -322,54 +323,6 @@ def read_meters(path: Path) -> list[str]:
         The ids, in order.
     """
     return [name for line in read_text(path).splitlines() if (name := line.strip())]
-
-
-ROOF = ("meter_id", "export", "export_meter", "production_meter")
-
-
-def read_roofs(path: Path) -> dict[str, Roof]:
-    """Homes with panels of a CSV with the columns of `ROOF`, of which the last two may lack.
-
-    Args:
-        path: The file; `export` is in Wh a step.
-
-    Returns:
-        The homes by meter id.
-
-    Raises:
-        FileError: A column lacks, a row is no such home, or an id is there twice.
-    """
-    from hushgrid.learning.histories import Roof
-
-    rows = csv.DictReader(read_text(path).splitlines(), skipinitialspace=True)
-    names = [str(name).strip() for name in rows.fieldnames or ()]
-    rows.fieldnames = names
-    for name in names:
-        if name not in ROOF:
-            raise FileError(f"{path} has a column {name!r}; give columns of {', '.join(ROOF)}.")
-    for name in ROOF[:2]:
-        if name not in names:
-            raise FileError(f"{path} has no column {name!r}; give columns of {', '.join(ROOF)}.")
-    roofs: dict[str, Roof] = {}
-    meter_ids: set[str] = set()
-    for number, row in enumerate(rows, 1):
-        meter, export, *second = ((row.get(name) or "").strip() for name in ROOF)
-        if not (meter and export.isascii() and export.isdigit() and 0 < int(export) < 2**30):
-            raise FileError(
-                f"row {number} of {path} is no home with panels; give its meter_id, and its export"
-                " limit in whole Wh a step, above 0."
-            )
-        for meter_id in filter(None, (meter, *second)):
-            if meter_id in meter_ids:
-                raise FileError(
-                    f"row {number} of {path} names meter {meter_id!r} again; give each meter and"
-                    " each register once."
-                )
-            meter_ids.add(meter_id)
-        roofs[meter] = Roof(int(export), *second)
-    if not roofs:
-        raise FileError(f"{path} has no rows; give a CSV with a head and homes with panels.")
-    return roofs
 
 
 def _meters_named(path: Path, mapping: str) -> set[str]:
@@ -533,3 +486,109 @@ def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> H
     if survey is None:
         return assumed_habits(seconds)
     return mean_habits(load_survey(survey), residents, seconds=seconds)
+
+
+# ---- mappings
+
+_FOLDER = Path(__file__).parent / "mappings"
+_TABLES = {"canonical": CANONICAL, "lcl": LOW_CARBON_LONDON, "pecan": PECAN_STREET}
+BUILT_IN = (*_TABLES, *sorted(path.stem for path in _FOLDER.glob("*.toml")))
+NO_MAPPINGS: Mapping[str, ColumnMapping] = {}
+
+_LENGTH = ("duration", "duration_s", "end", "until")  # ways to say how long a reading is
+
+
+def mapping_named(
+    name: str, meter_id: str | None = None, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS
+) -> ColumnMapping:
+    """A built-in mapping, or one of a service file.
+
+    Args:
+        name: One of `BUILT_IN` or a key of `mappings`.
+        meter_id: Id of the one meter of the input.
+        mappings: Mappings of a service file.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        IntakeError: If there is no such mapping.
+
+    >>> mapping_named("lcl").meter
+    'LCLid'
+    """
+    if name not in BUILT_IN and name not in mappings:
+        names = ", ".join([*BUILT_IN, *mappings])
+        raise IntakeError(f"mapping is {name[:40]!r}; give one of {names}.")
+    mapping = mappings[name] if name in mappings else _built_in(name)
+    return mapping if meter_id is None else replace(mapping, meter_id=meter_id)
+
+
+@cache
+def _built_in(name: str) -> ColumnMapping:
+    return _TABLES.get(name) or _of_file(_FOLDER / f"{name}.toml")
+
+
+def mapping_of(
+    name: str, meter_id: str | None = None, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS
+) -> ColumnMapping:
+    """A mapping by its name, or that of a TOML file with the fields of `ColumnMapping`.
+
+    A file may name a built-in mapping as `base` and give only what differs. What it says of the
+    length of readings is in place of what the base says of it.
+
+    Args:
+        name: Name, or path of a file that ends in .toml.
+        meter_id: Id of the one meter of the input.
+        mappings: Mappings of a service file.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        IntakeError: If there is no such mapping, or a field of the file is unknown or not usable.
+        FileError: If the file cannot be read.
+    """
+    if not name.endswith(".toml"):
+        return mapping_named(name, meter_id, mappings)
+    return _of_file(Path(name), {} if meter_id is None else {"meter_id": meter_id})
+
+
+def _of_file(path: Path, overrides: Mapping[str, Any] = NO_MAPPINGS) -> ColumnMapping:
+    names = {field.name for field in fields(ColumnMapping)} - {"registers"}
+    try:
+        table = tomllib.loads(read_text(path))
+        base = table.pop("base", None)
+        for key in table:
+            if key not in names:
+                raise IntakeError(
+                    f"field {key!r} is unknown{perhaps(key, names)}; give base or"
+                    f" {', '.join(sorted(names))}."
+                )
+        for rule in ("only", "fed_in"):
+            if isinstance(table.get(rule), dict):
+                table[rule] = [[key, texts] for key, texts in table[rule].items()]
+        changes = {key: _tuple(value) for key, value in table.items()} | dict(overrides)
+        if not base:
+            return ColumnMapping(**changes)
+        return replace(mapping_named(str(base)), **_defaults(changes), **changes)
+    except (tomllib.TOMLDecodeError, IntakeError, TypeError, ValueError) as error:
+        raise IntakeError(f"mapping {path}: {error}") from None
+
+
+def _defaults(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a base that do not hold beside what a file says of the length of readings."""
+    if not any(name in changes for name in _LENGTH):
+        return {}
+    depending = {*_LENGTH, "duration_unit", "end_date", "end_shift_s"}
+    if "end" in changes or "until" in changes:
+        depending.add("marks")
+    return {
+        field.name: field.default
+        for field in fields(ColumnMapping)
+        if field.name in depending and field.name not in changes
+    }
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
+from pydantic import AfterValidator, Field, PlainValidator
 
 from hushgrid._numbers import is_whole
 from hushgrid.errors import ConfigError, FileError, IntakeError
@@ -22,7 +21,6 @@ from hushgrid.files._tables import (
     FileTable,
     Info,
     Mistakes,
-    Text,
     adapter,
     duration,
     fix,
@@ -30,50 +28,37 @@ from hushgrid.files._tables import (
     mistake,
     read,
 )
-from hushgrid.files.deployment import (
-    Deployment,
+from hushgrid.files.deployment import Deployment, Pattern, Promise, Promised, ZoneService
+from hushgrid.files.laws import written_seconds
+from hushgrid.files.meters import Houses, ids_of, registers_of
+from hushgrid.files.readings import BUILT_IN, mapping_of
+from hushgrid.files.scenario import provenance_of, scenario_of
+from hushgrid.files.settings import (
     Http,
     Mqtt,
     OpenAdr,
-    Pattern,
     Presentation,
-    Promise,
-    Promised,
     Publish,
     Service,
     Stores,
     Times,
-    ZoneService,
 )
-from hushgrid.files.mappings import BUILT_IN, mapping_of
-from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.weeks import placed, with_noise
 from hushgrid.files.zone_file import (
-    GROUP_KEYS,
-    MOST_HOUSES,
     PRIVATE,
-    REGISTER_KEYS,
-    Group,
     ZoneTables,
     completed,
     policy_of,
-    provenance_of,
-    scenario_of,
     with_offset_clamp,
     with_series,
-    written_seconds,
 )
-from hushgrid.intake.readings import MOST_METERS, Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import RHO
 
-# ---- what is promised
-
 _EPSILONS = (1e-6, 100.0)  # that can be planned for
-
 _SECRETS, _SHARE = f"give one of {', '.join(get_args(Promised))}", "give a share from 0 to 1"
 _NOT_HERE = {  # keys of a zone file that a service does not take
     "epsilon_t": "leave it out: the secret interval shares epsilon out over the steps",
@@ -188,176 +173,6 @@ def _terms(content: Any) -> PolicyTerms:
     return PolicyTerms(policy, promise)
 
 
-# ---- meters
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered(FileTable):
-    """Meter ids that end with four digits or more.
-
-    Attributes:
-        prefix: What they begin with.
-        first: The first number.
-    """
-
-    prefix: Text
-    first: Annotated[int, fix("give a whole number", ge=0, lt=2**62)] = 1
-
-
-_Id = Annotated[str, Field(strict=True)]
-_HOMES: TypeAdapter[list[_Id | list[_Id]]] = TypeAdapter(list[_Id | list[_Id]])
-_METERS = (
-    "give a list of ids, with a list of its own for a home of several meters, or"
-    ' {prefix = "elm-", first = 1}'
-)
-
-
-def _listed(content: Any, info: Info) -> list[list[str]]:
-    """The meters of each home as they are written, or numbered."""
-    if not isinstance(content, Mapping):
-        homes = _HOMES.validate_python(content)
-        return _checked([[home] if isinstance(home, str) else home for home in homes], info)
-    by: Numbered = adapter(Numbered).validate_python(content)
-    numbers = range(by.first, by.first + info.data.get("count", 1))
-    return _checked([[f"{by.prefix}{number:04d}"] for number in numbers], info)
-
-
-def _one_each(content: Any, info: Info) -> list[list[str]]:
-    """A register for each home."""
-    return _single(_listed(content, info))
-
-
-def _single(homes: list[list[str]]) -> list[list[str]]:
-    if any(len(meters) > 1 for meters in homes):
-        raise mistake("has a home of several registers; give one id for each house.")
-    return homes
-
-
-def _in_file(name: Any, info: Info) -> list[list[str]]:
-    """The meters of each home, of a file with a home a line and tabs between its meters."""
-    if not isinstance(name, str) or not name.isprintable():
-        raise mistake("give the path of a file with one id a line", "fix")
-    try:
-        lines = read_text(info.context.folder / name).splitlines()
-    except FileError as error:
-        raise mistake(str(error), "whole") from None
-    return _checked([line.strip().split("\t") for line in lines if line.strip()], info)
-
-
-def _one_each_in_file(name: Any, info: Info) -> list[list[str]]:
-    """A register for each home, of a file with one a line."""
-    return _single(_in_file(name, info))
-
-
-def _checked(homes: list[list[str]], info: Info) -> list[list[str]]:
-    for meters in homes:
-        if not 1 <= len(meters) <= MOST_METERS:
-            raise mistake(
-                f"has a home of {len(meters)} meters; give each home 1 to {MOST_METERS} of them."
-            )
-        for meter in meters:
-            if not 1 <= len(meter) <= 128 or not meter.isprintable() or meter != meter.strip():
-                raise mistake(
-                    f"holds {display(meter)}; give ids of 1 to 128 printed characters, without"
-                    " spaces around them."
-                )
-    count = info.data.get("count", len(homes))
-    if len(homes) != count:
-        raise mistake(f"has {len(homes)} ids for {count} houses; give one id for each house.")
-    return homes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metered(Group):
-    """A [[houses]] table whose meters are known.
-
-    Attributes:
-        meters: Ids of the meters of each home, in house order; a list in the place of an id for a
-            home of several meters (docs/meter-data.md), which are added up.
-        meters_file: The same, of a file: a home a line, tabs between its meters.
-        export_meters: Ids of the registers of energy fed in, in house order, where each house has
-            a register for each direction.
-        export_meters_file: The same, of a file.
-    """
-
-    unread: ClassVar[frozenset[str]] = frozenset()
-
-    meters: Annotated[list[list[str]], PlainValidator(_listed), fix(_METERS)] | None = None
-    meters_file: Annotated[list[list[str]], PlainValidator(_in_file)] | None = None
-    export_meters: Annotated[list[list[str]], PlainValidator(_one_each), fix(_METERS)] | None = None
-    export_meters_file: Annotated[list[list[str]], PlainValidator(_one_each_in_file)] | None = None
-
-    @classmethod
-    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """One of the two keys of each kind of register, and laws in pairs."""
-        yield from Group.check_keys(table)
-        presence = [key in table for key in sorted(GROUP_KEYS)]
-        if all(presence) or not any(presence):
-            state = "both set" if all(presence) else "both unset"
-            yield "meters", f"and meters_file are {state}; give one of them."
-        second = sorted(REGISTER_KEYS & set(table))
-        if len(second) > 1:
-            yield second[0], f"and {second[1]} are both set; give one of them."
-        elif second and not table.get("export"):
-            yield second[0], "is set but export is not; give what each house may export [Wh]."
-
-
-def _of_one_zone(groups: list[Metered]) -> list[Metered]:
-    """Groups that are not too many houses, each with a meter of its own."""
-    houses, places = sum(group.count for group in groups), dict[str, str]()
-    if houses > MOST_HOUSES:
-        raise mistake(f"has {houses} houses; give a zone at most {MOST_HOUSES} of them.")
-    for i, group in enumerate(groups):
-        for key in (*sorted(GROUP_KEYS), *sorted(REGISTER_KEYS)):
-            for meter in chain.from_iterable(getattr(group, key) or ()):
-                if meter in places:
-                    text = f"holds {display(meter)} twice (also in {places[meter]});"
-                    Mistakes().add(f"{text} give each house its own meter.", i, key).check()
-                places[meter] = f"houses[{i}].{key}"
-    return groups
-
-
-_Houses = Annotated[
-    list[Metered],
-    AfterValidator(_of_one_zone),
-    fix("give at least one [[houses]] table", min_length=1),
-]
-
-
-def meter_ids(file: TomlFile) -> tuple[str, ...]:
-    """Meter ids of a zone file that names its meters.
-
-    Args:
-        file: The file; receives every mistake.
-
-    Returns:
-        One id for each house, in house order; none where there are mistakes.
-    """
-    context = Context(file.folder, written_seconds(file.content.get("service")))
-    groups = read(_Houses, file.content["houses"], ("houses",), file.faults, context)
-    return _ids(groups or ())
-
-
-def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
-    return tuple(home[0] for group in groups for home in group.meters or group.meters_file or ())
-
-
-def _registers(groups: Iterable[Metered]) -> tuple[Register, ...]:
-    """Further meters of each home, and its register of energy fed in, by house."""
-    registers, first = list[Register](), 0
-    for group in groups:
-        homes = group.meters or group.meters_file or []
-        fed_in = group.export_meters or group.export_meters_file or [[]] * len(homes)
-        for house, (meters, second) in enumerate(zip(homes, fed_in, strict=True), first):
-            registers += [Register(house, meter, 1) for meter in meters[1:]]
-            registers += [Register(house, meter, -1) for meter in second]
-        first += len(homes)
-    return tuple(registers)
-
-
-# ---- tables
-
-
 def _mappings(content: Any, info: Info) -> dict[str, ColumnMapping]:
     """Mappings of files, by the names that senders use."""
     if not isinstance(content, Mapping):
@@ -417,10 +232,7 @@ class RunningZone(ZoneTables):
 
     service: Times
     policy: Annotated[PolicyTerms, PlainValidator(_terms)]
-    houses: _Houses  # type: ignore[assignment]
-
-
-# ---- one zone
+    houses: Houses  # type: ignore[assignment]
 
 
 def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | None:
@@ -475,8 +287,8 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         service = ZoneService(
             scenario=scenario,
             policy=terms,
-            meters=_ids(tables.houses),
-            registers=_registers(tables.houses),
+            meters=ids_of(tables.houses),
+            registers=registers_of(tables.houses),
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
@@ -594,8 +406,6 @@ def _can_be_planned(promise: Promise, faults: Faults) -> bool:
     return False
 
 
-# ---- the deployment
-
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -632,12 +442,7 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
             files.append(further)
     zones = [_zone(file, main, planned=planned) for file in files]
     _check_shared(zones, files)
-    topics = any(
-        covariate.topic for zone in zones if zone is not None for covariate in zone.covariates
-    )
-    _check_ways(main, topics=topics)
-    for zone, file in zip(zones, files, strict=True):
-        _check_topics(zone, file, main.content.get("mqtt"))
+    _check_ways(main)
     problems = [problem for file in dict.fromkeys([main, *files]) for problem in file.problems()]
     if problems or tables is None:
         raise ConfigError(tuple(problems))
@@ -706,10 +511,10 @@ def _check_shared(zones: list[ZoneService | None], files: list[TomlFile]) -> Non
         meters |= dict.fromkeys(zone.all_meters, zone.id)
 
 
-def _check_ways(main: TomlFile, *, topics: bool) -> None:
+def _check_ways(main: TomlFile) -> None:
     """Check tables against each other: brokers have something to do, and shared stores a server."""
     mqtt, openadr, faults = main.content.get("mqtt"), main.table("openadr"), main.faults
-    events = topics or (openadr.get("enabled", True) and openadr.get("mqtt", True))
+    events = openadr.get("enabled", True) and openadr.get("mqtt", True)
     if isinstance(mqtt, Mapping) and not {"readings", "prices"} & set(mqtt) and not events:
         faults.add(
             "mqtt",
@@ -725,22 +530,6 @@ def _check_ways(main: TomlFile, *, topics: bool) -> None:
                     f"stores.{name} is a path but service.standby is true; give a postgresql://"
                     " URL, which all curators can reach, or leave out standby.",
                 )
-
-
-def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
-    """A covariate's topic has a broker, and no reading comes in on it."""
-    for i, covariate in enumerate(zone.covariates if zone is not None else ()):
-        key, text = f"covariates[{i}].topic", ""
-        if covariate.topic is not None and not isinstance(mqtt, Mapping):
-            text = "is set but the service file has no [mqtt]; add the broker."
-        elif covariate.topic is not None and isinstance(pattern := mqtt.get("readings"), str):
-            readings = pattern.split("/", 2)[-1] if pattern.startswith("$share/") else pattern
-            from paho.mqtt.client import topic_matches_sub
-
-            if topic_matches_sub(readings, covariate.topic):
-                text = "is a topic of mqtt.readings; a covariate must not depend on readings."
-        if text:
-            file.faults.add(key, f"{key} {text}")
 
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:

@@ -16,21 +16,17 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from zoneinfo import ZoneInfo
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Field,
     PlainValidator,
-    TypeAdapter,
     model_validator,
 )
 
-from hushgrid._numbers import Floats, Int32s, Ints, is_real
-from hushgrid.errors import FileError, HushgridError, PolicyError
+from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.files._tables import (
     Bool,
     Context,
@@ -39,23 +35,31 @@ from hushgrid.files._tables import (
     Info,
     Line,
     Mistakes,
-    PlainTopic,
     Positive,
-    Probability,
     Text,
     Whole,
-    adapter,
     build,
     converted,
     duration,
     fix,
-    keys_of,
     mistake,
     read,
 )
-from hushgrid.files.results import load_model, read_text
-from hushgrid.files.shape_file import load_shape
-from hushgrid.files.toml import TomlFile, display, instant_of, seconds_of
+from hushgrid.files.laws import (
+    DAY,
+    MOST_BOUND,
+    SECONDS,
+    Interval,
+    LawKeys,
+    Month,
+    load_shape,
+    read_laws,
+    read_model,
+    written_seconds,
+)
+from hushgrid.files.results import read_text
+from hushgrid.files.scenario import provenance_of, scenario_of
+from hushgrid.files.toml import TomlFile, instant_of, seconds_of
 from hushgrid.mechanism.policy import (
     Blocks,
     Even,
@@ -64,42 +68,13 @@ from hushgrid.mechanism.policy import (
     Schedule,
     per_step,
 )
-from hushgrid.model.consumption import MONTHS, Consumption, Elasticity
-from hushgrid.model.laws import FAMILIES, ClampAt, Histogram, Law, Mixture, Net
-from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
+from hushgrid.model.consumption import Elasticity
+from hushgrid.model.laws import ClampAt
 from hushgrid.model.shape import LoadShape
-from hushgrid.model.zone import MAX_BOUND, Covariate, Scenario, Tariff, Zone
+from hushgrid.model.zone import Covariate, Scenario, Tariff
 
-SECONDS = 900  # default length of a step
-ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
-_DAY = 86_400
 MOST_HOUSES = 10_000_000  # of a service's zone
-MOST_BOUND = 1_000_000  # [Wh] of an interval: a law has a number for each Wh
-
-
-def step_seconds(value: Any) -> int | None:
-    """Length of a step, as zone and service files give it.
-
-    Args:
-        value: Seconds, or an ISO 8601 duration.
-
-    Returns:
-        Seconds; None where they do not divide a day.
-
-    >>> step_seconds("PT1H"), step_seconds(1800), step_seconds("PT7M")
-    (3600, 1800, None)
-    """
-    seconds = seconds_of(value)
-    return seconds if seconds and _DAY % seconds == 0 else None
-
-
-# ---- times
-
 _INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
-_INTERVAL = "give whole seconds that divide a day, such as 'PT15M' or 1800"
-Interval = Annotated[int, converted(step_seconds, _INTERVAL)]
-_Starts = list[tuple[int, int]]  # (step, number of what begins)
-_Entry = TypeVar("_Entry", "Period", "LawKeys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,67 +91,6 @@ class StepKeys(FileTable):
 
     interval: Interval = SECONDS
 
-
-def _step_of_day(value: Any, info: Info) -> int:
-    """Step of the day that starts at HH:MM."""
-    seconds = info.context.seconds
-    with suppress(ValueError):
-        time = datetime.strptime(str(value), "%H:%M")
-        second = time.hour * 3600 + time.minute * 60
-        if second % seconds == 0:
-            return int(second // seconds)
-    fixed = "give a quarter hour such as '07:15'"
-    if seconds != SECONDS:
-        fixed = f"give a time such as '07:00' at which a step of {seconds} s begins"
-    raise mistake(fixed, "fix")
-
-
-StepOfDay = Annotated[int, BeforeValidator(_step_of_day)]
-
-
-def _check_starts(entries: list[_Entry]) -> list[_Entry]:
-    """Entries that begin at different times."""
-    starts = [entry.from_ for entry in entries]
-    for i, start in enumerate(starts):
-        if start in starts[:i]:
-            text = "makes two entries from the same time; give each its own."
-            Mistakes().add(text, i, "from").check()
-    return entries
-
-
-Month = Annotated[int, Field(ge=1, le=MONTHS)]
-_MONTHS = "give months from 1 to 12, such as [11, 12, 1, 2]"
-
-
-def _laws_of_month(laws: Sequence[LawKeys], month: int) -> list[int]:
-    """Numbers of the laws that hold in a month: those that name it, else those that name none."""
-    numbers = [i for i, law in enumerate(laws) if month in law.months]
-    return numbers or [i for i, law in enumerate(laws) if not law.months]
-
-
-def _all_year(laws: list[LawKeys]) -> list[LawKeys]:
-    """Laws of which every month has one, at different times of its day."""
-    if not any(law.months for law in laws):
-        return _check_starts(laws)
-    for month in range(1, MONTHS + 1):
-        numbers, starts = _laws_of_month(laws, month), list[int]()
-        if not numbers:
-            raise mistake(f"has no law for month {month}; give it one, or one law without months.")
-        for i in numbers:
-            if laws[i].from_ in starts:
-                text = f"gives month {month} two laws from the same time; give it to one of them."
-                Mistakes().add(text, i, "months" if laws[i].months else "from").check()
-            starts.append(laws[i].from_)
-    return laws
-
-
-def _from_midnight(starts: Iterable[tuple[int, int]]) -> _Starts:
-    """(step, number) in order; the last one of the day also holds before the first."""
-    ordered = sorted(starts)
-    return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
-
-
-# ---- origin of the models
 
 Origin = Literal["public", "pooled", "private"]
 _ORIGINS = f"give one of {', '.join(get_args(Origin))}"
@@ -240,147 +154,6 @@ class Provenance(FileTable):
         return self.origin == "private"
 
 
-# ---- houses and models
-
-
-def _law(table: Any, info: Info) -> LawKeys:
-    """A law of one family, a mixture or a net law, up to the bound of the context.
-
-    Where the house exports it is the law of the offset reading: the file gives net Wh.
-    """
-    context, mistakes = info.context, Mistakes()
-    keys: Any = None
-    law: Any = None
-    if not isinstance(table, Mapping) or "law" not in table:  # which may be misspelt
-        table = mistakes.with_known_keys(table, _LAW_KEYS)
-    if table.get("law") == "mixture":
-        with mistakes.within():
-            keys = adapter(MixtureKeys).validate_python(table, context=context)
-        with mistakes.within("parts"):
-            law = keys and Mixture(
-                [part.law for part in keys.parts], [part.share for part in keys.parts]
-            )
-    elif table.get("law") == "net":
-        with mistakes.within():
-            keys = adapter(NetKeys).validate_python(table, context=context)
-            law = Net(keys.consumption.law, keys.solar.law, context.export)
-    else:
-        law_keys = {key: table[key] for key in keys_of(LawKeys) if key in table}
-        with mistakes.within():
-            keys = adapter(LawKeys).validate_python(law_keys, context=context)
-        if family := FAMILIES.get(str(table.get("law"))):
-            top = {"top": context.bound} if "top" in keys_of(family) else {}
-            family_table = _offset(top | table, context.export)
-            with mistakes.within():
-                law = build(family, family_table, keys_of(LawKeys))
-                if context.export and table["law"] not in _NET_FAMILIES:
-                    law = Net(law, Histogram([1.0]), context.export)
-    if law is not None and law.top > context.bound + context.export:
-        top = law.top - context.export
-        text = f"reaches {top} Wh but the bound is {context.bound} Wh; end it at the bound."
-        mistakes.add(text, "top" if "top" in table else "weights")
-    elif law is not None and context.service and context.bound <= MOST_BOUND:
-        with mistakes.within():
-            law.pmf.sum()
-    mistakes.check()
-    return replace(keys, law=law)  # type: ignore[no-any-return]
-
-
-_NET_FAMILIES = ("normal", "bins")  # whose values may be below 0
-
-
-def _offset(table: Mapping[str, Any], export: int) -> Mapping[str, Any]:
-    """A law in net Wh as one in offset Wh; what is no number is left to those who check it."""
-    if not export or table["law"] not in _NET_FAMILIES:
-        return table
-    moved = {k: table[k] + export for k in ("centre", "top") if is_real(table.get(k))}
-    edges, weights = table.get("edges"), table.get("weights")
-    if isinstance(edges, list) and isinstance(weights, list) and all(map(is_real, edges)):
-        edges = [edge + export for edge in edges]
-        low = bool(edges and edges[0] > 0)  # below the first edge there is nothing
-        moved |= {"edges": [0] * low + edges, "weights": [0] * low + weights}
-    return {**table, **moved}
-
-
-def _with_share(part: LawKeys) -> LawKeys:
-    if part.share is None:
-        Mistakes().add("", "share", form="missing").check()
-    return _at_all_times(part)
-
-
-def _at_all_times(part: LawKeys) -> LawKeys:
-    """A part of a law, which holds when the law does."""
-    if part.months:
-        Mistakes().add("is set in a part of a law; give it to the law itself.", "months").check()
-    return part
-
-
-_WORDS = (*FAMILIES, "mixture", "net")
-_ONE_OF = f"give one of {', '.join(_WORDS)}"
-_Law = Annotated[Any, PlainValidator(_law)]
-_LAW: TypeAdapter[LawKeys] = TypeAdapter(_Law)
-_LAWS: TypeAdapter[list[LawKeys]] = TypeAdapter(
-    Annotated[list[_Law], AfterValidator(_all_year), fix("give a law", min_length=1)]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LawKeys(FileTable):
-    """Keys of a law in addition to those of its family.
-
-    Attributes:
-        law: The family, and then the law itself.
-        from_: Step of the day from which it holds.
-        share: Its share in a mixture.
-        months: Months of the year in which it holds, from 1 to 12; none: those that no other law of
-            its list names.
-    """
-
-    law: Annotated[Any, converted(lambda law: law if law in _WORDS else None, _ONE_OF)]
-    from_: StepOfDay = 0
-    share: Probability | None = None
-    months: Annotated[tuple[Month, ...], fix(_MONTHS, min_length=1)] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureKeys(LawKeys):
-    """Keys of a mixture.
-
-    Attributes:
-        parts: Laws, each with its share.
-    """
-
-    parts: Annotated[
-        list[Annotated[_Law, AfterValidator(_with_share)]],
-        fix("give at least one law with its share", min_length=1),
-    ]
-
-
-def _consumed(table: Any, info: Info) -> LawKeys:
-    return _at_all_times(_LAW.validate_python(table, context=replace(info.context, export=0)))
-
-
-def _generated(table: Any, info: Info) -> LawKeys:
-    if not info.context.export:
-        raise mistake("is set but the houses have no export limit; give them export [Wh].")
-    context = replace(info.context, bound=info.context.export, export=0)
-    return _at_all_times(_LAW.validate_python(table, context=context))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetKeys(LawKeys):
-    """Keys of a net law.
-
-    Attributes:
-        consumption: Law of what a house consumes.
-        solar: Law of what its panels generate.
-    """
-
-    consumption: Annotated[Any, PlainValidator(_consumed)]
-    solar: Annotated[Any, PlainValidator(_generated)]
-
-
-_LAW_KEYS = {key for kind in (MixtureKeys, NetKeys, *FAMILIES.values()) for key in keys_of(kind)}
 _Export = Annotated[int, fix("give whole Wh, 0 or more, below 2^30", ge=0, lt=2**30)]
 GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
 REGISTER_KEYS = frozenset({"export_meters", "export_meters_file"})  # likewise
@@ -396,15 +169,6 @@ def _small_enough(bound: int, info: Info) -> int:
     if info.context.service and bound > MOST_BOUND:
         raise mistake(f"is {bound}; give at most {MOST_BOUND} Wh an interval.")
     return bound
-
-
-def _laws(content: Any, info: Info) -> list[Any]:
-    """A law, or several that begin at different times, up to the bound of the group."""
-    bound, export = info.data.get("bound", MAX_BOUND), info.data.get("export", 0)
-    context = replace(info.context, bound=bound, export=export)
-    if isinstance(content, list):
-        return _LAWS.validate_python(content, context=context)
-    return _all_year([_LAW.validate_python(content, context=context)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,8 +191,8 @@ class Group(FileTable):
     count: Annotated[Whole, AfterValidator(_few_enough)]
     bound: Annotated[Whole, AfterValidator(_small_enough)]
     export: Annotated[_Export, AfterValidator(_small_enough)] = 0
-    absent: Annotated[list[LawKeys], PlainValidator(_laws)] | None = None
-    present: Annotated[list[LawKeys], PlainValidator(_laws)] | None = None
+    absent: Annotated[list[LawKeys], PlainValidator(read_laws)] | None = None
+    present: Annotated[list[LawKeys], PlainValidator(read_laws)] | None = None
     chain: Any = None
     provenance: Text = ""
 
@@ -440,104 +204,6 @@ class Group(FileTable):
             yield missing[0], "is not set; give laws for absent and present, or for neither."
 
 
-@dataclass(frozen=True, slots=True)
-class Period(FileTable):
-    """Part of a day.
-
-    Attributes:
-        from_: Step of the day at which it begins.
-        leave: Probability of leaving in a step.
-        come: Probability of coming home in a step.
-    """
-
-    from_: StepOfDay
-    leave: Probability
-    come: Probability
-
-
-Day = Annotated[
-    list[Period], AfterValidator(_check_starts), fix("give a list of periods", min_length=1)
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Chain(FileTable):
-    """A chain of an occupancy model.
-
-    Attributes:
-        home_at_start: Probability that a house is occupied at the start.
-        periods: A day, or a weekday.
-        weekend: A day of the weekend; None: as any other.
-    """
-
-    home_at_start: Probability
-    periods: Day
-    weekend: Day | None = None
-
-    @property
-    def certain(self) -> bool:
-        """True if something in it is impossible."""
-        chances = [self.home_at_start]
-        for period in (*self.periods, *(self.weekend or ())):
-            chances += [period.leave, period.come]
-        return any(chance in (0, 1) for chance in chances)
-
-
-def _declared(zeros: str, info: Info) -> str:
-    if not zeros and any(chain.certain for chain in info.data.get("chains", {}).values()):
-        raise mistake(
-            "is not set but a chance is 0 or 1; move it inside (0, 1), or say who declares it"
-            " impossible and why."
-        )
-    return zeros
-
-
-@dataclass(frozen=True, slots=True)
-class Chained(FileTable):
-    """A [[models]] table with chains.
-
-    Attributes:
-        chains: By name.
-        name: Name in messages; None: its place in the file.
-        structural_zeros: Who declares a chance of 0 or 1 to be the truth, and why; without it such
-            chances are refused.
-        provenance: Where the model comes from; a certificate shows it.
-    """
-
-    chains: Annotated[dict[str, Chain], fix("give a table for each chain", min_length=1)]
-    name: Any = None
-    structural_zeros: Annotated[Text, AfterValidator(_declared), Field(validate_default=True)] = ""
-    provenance: Text = ""
-
-
-def _loaded(name: Any, info: Info) -> OccupancyModel:
-    if not isinstance(name, str):
-        raise mistake("give a text", "fix")
-    try:
-        return load_model(info.context.folder / name)
-    except HushgridError as error:
-        raise mistake(str(error), "whole") from None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFile(FileTable):
-    """A [[models]] table that names a file.
-
-    Attributes:
-        file: The model.
-        provenance: Where it comes from.
-    """
-
-    file: Annotated[Any, PlainValidator(_loaded), fix("give the path of a model file")]
-    provenance: Text = ""
-
-
-def _model(table: Any, info: Info) -> Any:
-    is_file = isinstance(table, Mapping) and "file" in table
-    return adapter(ModelFile if is_file else Chained).validate_python(table, context=info.context)
-
-
-_SOURCES = ("file", "url", "topic")
 _WEB = "give a URL such as 'https://weather.example/zurich.json'"
 _LABEL = "give 1 to 64 letters, digits, dashes or underscores, beginning with a letter"
 
@@ -555,7 +221,6 @@ class PublicSeries(FileTable):
             changes.
         url: Address of the same over HTTP, asked every two minutes for at most 10 s; redirects are
             not followed. It may hold a key.
-        topic: MQTT topic of `[mqtt]` with the same; no topic of its readings.
         max_age: How old a value may be when an interval starts [s]; a day for series of days.
         allow_private_address: Whether the address may be outside of the public internet.
     """
@@ -568,17 +233,15 @@ class PublicSeries(FileTable):
     url: Annotated[str, fix(_WEB, "secret", pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = field(
         default=None, repr=False
     )  # may hold a key
-    topic: PlainTopic | None = None
-    max_age: Annotated[int, duration("PT3H", 60, 366 * _DAY)] = 10_800
+    max_age: Annotated[int, duration("PT3H", 60, 366 * DAY)] = 10_800
     allow_private_address: Bool = False
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """One source."""
-        sources = [key for key in _SOURCES if key in table]
-        if len(sources) != 1:
-            state = f"and {' and '.join(sources[1:])} are both set" if sources else "is not set"
-            yield sources[0] if sources else "file", f"{state}; give one of {', '.join(_SOURCES)}."
+        if ("file" in table) == ("url" in table):
+            state = "and url are both set" if "file" in table else "is not set"
+            yield "file", f"{state}; give one of file, url."
 
     @property
     def terms(self) -> Covariate:
@@ -619,9 +282,6 @@ class ZoneTable(FileTable):
     id: Annotated[Text, AfterValidator(_name)]
     month: Annotated[Month, fix("give a month from 1 to 12")] | None = None
     shape: Annotated[LoadShape, PlainValidator(_shape)] = field(default_factory=LoadShape)
-
-
-# ---- the file
 
 
 def _planned(table: Mapping[str, Any], policy: Policy, scenario: Scenario, seconds: int) -> Policy:
@@ -754,7 +414,7 @@ class ZoneTables(FileTable):
     elasticity: Annotated[Elasticity, PlainValidator(partial(build, Elasticity))] | None = None
     houses: Annotated[list[Group], fix(_MANY.format("houses"), min_length=1)]
     models: Annotated[
-        list[Annotated[Any, PlainValidator(_model)]], fix(_MANY.format("models"), min_length=1)
+        list[Annotated[Any, PlainValidator(read_model)]], fix(_MANY.format("models"), min_length=1)
     ] = field(default_factory=list)
 
 
@@ -798,12 +458,11 @@ class ZoneFile:
     all_months: Scenario | None = None
 
 
-def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
+def load_zone(path: Path | str) -> ZoneFile:
     """Read a zone file.
 
     Args:
         path: The file (TOML).
-        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
         The zone. With the secret interval or window its policy is planned, as a service plans it,
@@ -814,31 +473,25 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
         ConfigError: Every mistake in the file, each with its line.
     """
     path = Path(path)
-    return zone_of(read_text(path), path, seconds=seconds)
+    return zone_of(read_text(path), path)
 
 
-def zone_of(text: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
+def zone_of(text: str, path: Path) -> ZoneFile:
     """Read a zone from the text of a zone file.
 
     Args:
         text: The text (TOML).
         path: Name of the file; its model files are relative to its folder.
-        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
         The zone.
 
     Raises:
         ConfigError: Every mistake in the file, each with its line.
-        FileError: If `seconds` does not divide a day.
     """
     file = TomlFile(path, text)
     file.check_format()
-    if seconds is not None and step_seconds(seconds) is None:
-        raise FileError(
-            f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
-        )
-    context = Context(file.folder, seconds or written_seconds(file.content.get("service")))
+    context = Context(file.folder, written_seconds(file.content.get("service")))
     tables: ZoneFileTables | None = read(
         ZoneFileTables, completed(file.content), (), file.faults, context
     )
@@ -851,7 +504,7 @@ def zone_of(text: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
         policy = with_offset_clamp(policy, tables.houses)
     file.check()
     month = _month_of(tables.zone, file.table("service"))
-    all_months, scenario = scenario, scenario.of_month(month, _DAY // context.seconds)
+    all_months, scenario = scenario, scenario.of_month(month, DAY // context.seconds)
     policy = _planned(file.table("policy"), policy, scenario, context.seconds)
     lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(meter_list, list) for meter_list in lists)
@@ -899,196 +552,6 @@ def _counted(group: Any) -> Any:
     return group
 
 
-def written_seconds(service: Any) -> int:
-    """Length of a step, before the table is checked.
-
-    Args:
-        service: The [service] table, or what was given in its place.
-
-    Returns:
-        Seconds: the default where it says nothing, `ANY` where it has a mistake.
-    """
-    interval = service.get("interval", SECONDS) if isinstance(service, Mapping) else SECONDS
-    return step_seconds(interval) or ANY
-
-
-def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scenario | None:
-    """Put zone, tariff, models and laws together.
-
-    Args:
-        file: The file; receives every mistake.
-        tables: Its tables; None where they have mistakes.
-        seconds: Length of a step [s].
-
-    Returns:
-        The scenario; None where there is a mistake.
-    """
-    faults, before, steps = file.faults, len(file.faults), _DAY // seconds
-    _check_chains(file)
-    if tables is None or len(faults) > before:
-        return None
-    groups = tables.houses
-    if not tables.models and (secret := file.table("policy").get("secret", "step")) != "window":
-        faults.add(
-            "models",
-            f"models is not set but policy.secret is {display(secret)}, which speaks of occupancy;"
-            " give [[models]], or the secret window, which needs none.",
-            "policy.secret",
-        )
-        return None
-    _check_laws(file, groups)
-    if len(faults) > before:
-        return None
-    with faults.within("houses"):
-        if groups[0].absent is None:
-            usual = float(file.table("policy")["usual"])
-            consumption = shape_laws(tables.zone.shape, groups, usual, tables.elasticity, steps)
-        else:
-            consumption = _consumption(groups, tables.elasticity, steps)
-        limits = np.repeat(
-            [(group.bound, group.export) for group in groups],
-            [group.count for group in groups],
-            axis=0,
-        )
-        zone = Zone.net(tables.zone.id, *limits.T)
-        consumption.check_fits(zone.bound)
-        models: list[OccupancyModel] = []
-        for i, table in enumerate(tables.models):
-            loaded = isinstance(table, ModelFile)
-            with faults.within(f"models[{i}].file" if loaded else f"models[{i}]"):
-                model = table.file if loaded else _occupancy(table, i, groups, steps)
-                models += check_models([model], zone.n_houses)
-        if len(faults) == before:
-            models = models or [unknown_occupancy(zone.n_houses)]
-            return Scenario(zone, tables.tariff, tuple(models), consumption)
-    return None
-
-
-def unknown_occupancy(houses: int) -> OccupancyModel:
-    """Occupancy of which nothing is assumed: at every step each home is in either state, evenly.
-
-    A promise about windows uses no occupancy. Every home is protected at every step, as none is
-    ever certain to be empty or occupied.
-
-    Args:
-        houses: Number of houses.
-
-    Returns:
-        The model.
-    """
-    even = np.full((1, 1, 2, 2), 0.5)
-    return OccupancyModel.factored(
-        [[0.5, 0.5]], even, chain_of=np.zeros(houses, np.int64), name="unknown"
-    )
-
-
-def _check_laws(file: TomlFile, groups: Sequence[Group]) -> None:
-    """Check that all houses have laws, or that none has and a load shape can take their place."""
-    without = [i for i, group in enumerate(groups) if group.absent is None]
-    if not without:
-        return
-    policy, key, text = file.table("policy"), f"houses[{without[0]}].absent", ""
-    usual: Any = policy.get("usual")
-    if len(without) < len(groups):
-        text = "is not set but other houses have laws; give laws to all houses or to none."
-    elif policy.get("eta", 1) != 1:
-        text = f"is not set but policy.eta is {policy['eta']}; give laws, or eta = 1."
-    elif not (is_real(usual) and usual > 0):
-        key = "policy.usual"
-        text = "is not set and houses have no laws; give the Wh that a home uses in an interval."
-    if text:
-        file.faults.add(key, f"{key} {text}")
-
-
-def _check_chains(file: TomlFile) -> None:
-    """Check that every model has a chain for all houses, as far as they are known."""
-    groups, models = file.content.get("houses"), file.content.get("models")
-    for model in models if isinstance(models, list) else ():
-        chains = model.get("chains") if isinstance(model, Mapping) else None
-        if not isinstance(chains, Mapping) or not chains or not isinstance(groups, list):
-            continue
-        for i, group in enumerate(groups):
-            name = group.get("chain") if isinstance(group, Mapping) else next(iter(chains))
-            if not isinstance(name, str) or name not in chains:
-                key = f"houses[{i}].chain"
-                text = f"{key} is {display(name)}; give one of {', '.join(chains)}."
-                file.faults.add(key, text)
-
-
-def shape_laws(
-    shape: LoadShape,
-    groups: Sequence[Group],
-    usual: float,
-    elasticity: Elasticity | None,
-    steps: int,
-) -> Consumption:
-    """Laws of readings of a load shape over a week, the same at home and away.
-
-    Args:
-        shape: The load shape.
-        groups: Groups of houses with their bounds; one density class each.
-        usual: What a home uses in a step, mean over a year [Wh].
-        elasticity: Reaction of demand to rates, or None.
-        steps: Steps of a day.
-
-    Returns:
-        The laws. Means are a per cent apart, so that few laws stand for all steps.
-    """
-    middles = (np.arange(7 * steps) + 0.5) * (_DAY // steps)
-    sizes, slots = np.unique(
-        np.rint(np.log(shape.week(middles)) / _APART).astype(np.int64), return_inverse=True
-    )
-    laws: list[Law] = []
-    for group in groups:
-        group_laws = [shape.law(usual * m, group.bound) for m in np.exp(sizes * _APART).tolist()]
-        exports = [Net(law, Histogram([1.0]), group.export) for law in group_laws]
-        laws += exports if group.export else group_laws
-    table = np.arange(len(laws), dtype=np.int32).reshape(len(groups), -1).T
-    kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
-    return Consumption(tuple(laws), table, table, kinds, Calendar(slots), elasticity, shape)
-
-
-_APART = 0.01  # logarithms of the means of laws
-
-
-def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: int) -> Consumption:
-    """A density class for each group of houses; laws may change at given times of day."""
-    laws: list[Law] = []
-    numbers = dict[int, int]()  # of the first law of each list
-    pairs = [(group.absent or [], group.present or []) for group in groups]
-    for pair in pairs:
-        for timed in pair:
-            numbers[id(timed)] = len(laws)
-            laws += [keys.law for keys in timed]
-    # absent of every group, then present
-    lists = [timed for side in zip(*pairs, strict=True) for timed in side]
-    cuts = sorted({start for timed in lists for start in {0} | {keys.from_ for keys in timed}})
-    of_day = np.searchsorted(cuts, np.arange(steps), side="right") - 1
-
-    def at(month: int) -> Int32s:
-        """(cuts, 2, groups): the numbers of the laws of a month."""
-        columns = []
-        for timed in lists:
-            law_starts = [
-                (timed[i].from_, numbers[id(timed)] + i) for i in _laws_of_month(timed, month)
-            ]
-            starts = _from_midnight(law_starts)
-            columns.append([[law for start, law in starts if start <= cut][-1] for cut in cuts])
-        return np.array(columns, np.int32).T.reshape(len(cuts), 2, len(groups))
-
-    seasonal = any(keys.months for timed in lists for keys in timed)
-    tables, days = list[Int32s](), list[Ints]()
-    for month in range(1, MONTHS + 1) if seasonal else (1,):
-        law_table = at(month)
-        equal = [i for i, earlier in enumerate(tables) if (earlier == law_table).all()]
-        number = equal[0] if equal else len(tables)
-        tables += [] if equal else [law_table]
-        days.append(of_day + number * len(cuts))
-    table, calendar = np.concatenate(tables), Calendar(np.concatenate(days))
-    kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
-    return Consumption(tuple(laws), table[:, 0], table[:, 1], kinds, calendar, elasticity)
-
-
 def _month_of(zone: ZoneTable, service: Mapping[str, Any]) -> int:
     """The month of days without a date: as given, else that of `begins`, else January."""
     begins = instant_of(service.get("begins"))
@@ -1097,55 +560,6 @@ def _month_of(zone: ZoneTable, service: Mapping[str, Any]) -> int:
             where = ZoneInfo(str(service.get("time_zone", "UTC")))
             return datetime.fromtimestamp(begins, where).month
     return zone.month or 1
-
-
-def _occupancy(table: Chained, number: int, groups: Sequence[Group], steps: int) -> OccupancyModel:
-    """A model with slots of a day, or of a weekday followed by those of a weekend day."""
-    chains, order = table.chains.values(), list(table.chains)
-    days = [[_matrices(chain.periods, steps) for chain in chains]]
-    slots = np.arange(steps)
-    if any(chain.weekend for chain in chains):
-        days.append([_matrices(chain.weekend or chain.periods, steps) for chain in chains])
-        slots = np.concatenate([np.tile(slots, 5), np.tile(slots + steps, 2)])
-    return OccupancyModel.factored(
-        [[1 - chain.home_at_start, chain.home_at_start] for chain in chains],
-        np.concatenate([np.stack(day, axis=1) for day in days]),
-        calendar=Calendar(slots),
-        chain_of=np.repeat(
-            [order.index(group.chain) for group in groups], [group.count for group in groups]
-        ),
-        name=f"models[{number}]" if table.name is None else str(table.name),
-    )
-
-
-def _matrices(periods: Sequence[Period], steps: int) -> Floats:
-    """(steps, 2, 2) transition matrices of a day."""
-    a = np.empty((steps, 2, 2))
-    for start, i in _from_midnight((period.from_, i) for i, period in enumerate(periods)):
-        leave, come = periods[i].leave, periods[i].come
-        a[start:] = [[1 - come, come], [leave, 1 - leave]]
-    return a
-
-
-def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
-    """Where each model and each group's laws come from.
-
-    Args:
-        content: The zone file.
-
-    Returns:
-        The file's statement by model or group; "not stated" where it has none.
-    """
-    origins = {
-        f"model {table.get('name', table.get('file', i))}": _stated(table)
-        for i, table in enumerate(content.get("models", ()))
-    }
-    laws = [_stated(table) for table in content.get("houses", ())]
-    return {**origins, **{f"laws of houses {i}": text for i, text in enumerate(laws)}}
-
-
-def _stated(table: Mapping[str, Any]) -> str:
-    return str(table.get("provenance", "not stated"))
 
 
 @dataclass(frozen=True, slots=True)

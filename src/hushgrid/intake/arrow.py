@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Bools, Ints
 from hushgrid.errors import ExtraError, IntakeError
 from hushgrid.intake._times import TimeReader, local_instants, text_times
+from hushgrid.intake.lines import ByteSource, open_bytes
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -34,15 +35,12 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     check_rows,
-    collect,
 )
 from hushgrid.intake.text import (
     CANONICAL,
-    ByteSource,
     ColumnMapping,
     Format,
     clean_meters,
-    open_bytes,
     perhaps,
     select_rows,
     starts_of,
@@ -76,19 +74,6 @@ def arrow() -> Any:
 
 
 # ---- Arrow IPC streams
-
-
-def parse_arrow(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Parsed:
-    """All readings of an Arrow IPC stream.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-        mapping: Names and forms of the columns.
-
-    Returns:
-        The readings and the malformed rows.
-    """
-    return collect(arrow_batches(source, mapping))
 
 
 def arrow_batches(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Iterator[Parsed]:
@@ -199,19 +184,6 @@ def _field(data: bytes, table: int, number: int) -> int:
 
 _ROWS = 1 << 17  # in a batch
 _THRIFT = {"thrift_string_size_limit": LIMIT, "thrift_container_size_limit": 1 << 16}
-
-
-def parse_parquet(source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL) -> Parsed:
-    """All readings of a Parquet file.
-
-    Args:
-        source: Its bytes, or an open file that can seek.
-        mapping: Names and forms of the columns.
-
-    Returns:
-        The readings and the malformed rows.
-    """
-    return collect(parquet_batches(source, mapping))
 
 
 def parquet_batches(

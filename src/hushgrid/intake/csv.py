@@ -17,54 +17,28 @@ import numpy as np
 from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import DaySteps, local_instants, moments, text_times
+from hushgrid.intake.lines import ByteSource, Lines, in_utf8, lines, open_bytes
 from hushgrid.intake.readings import (
     FAULTS_END,
     Fault,
     Parsed,
     RawColumns,
     check_rows,
-    collect,
 )
 from hushgrid.intake.text import (
     HEADING,
     SECONDS_PER_HOUR,
-    ByteSource,
     ColumnMapping,
     Format,
-    Lines,
     alternatives,
     durations,
-    in_utf8,
-    lines,
     meter_codes,
-    open_bytes,
     perhaps,
     select_rows,
     starts_of,
     summed,
     values,
 )
-
-
-def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
-    """All readings of a CSV.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-        mapping: Names and forms of its columns.
-
-    Returns:
-        The readings and the malformed lines.
-
-    >>> from hushgrid.intake.text import CANONICAL
-    >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\nb,soon,1800,9\\n"
-    >>> found = parse_csv(text, CANONICAL)
-    >>> list(found.readings.rows()), found.malformed
-    ([('a', 1356998400, 1800, 115)], 1)
-    >>> found.problems
-    ('line 3: time is not in the expected form, or no such date exists',)
-    """
-    return collect(csv_batches(source, mapping))
 
 
 def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:

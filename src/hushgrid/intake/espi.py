@@ -36,6 +36,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints
 from hushgrid.errors import ExtraError, IntakeError
+from hushgrid.intake.lines import ByteSource, open_bytes
 from hushgrid.intake.readings import (
     FAULTS_END,
     MAX_WH,
@@ -44,9 +45,8 @@ from hushgrid.intake.readings import (
     RawColumns,
     check_rows,
     clean_meter,
-    collect,
 )
-from hushgrid.intake.text import ByteSource, Format, open_bytes
+from hushgrid.intake.text import Format
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept
@@ -272,19 +272,6 @@ _VALUE = _ESPI + "value"
 _BATCH = 1 << 14  # readings
 _WAITING = 1 << 20  # readings that may wait for their ReadingType
 _KNOWN = 1 << 16  # usage points, meter readings and reading types a document may name
-
-
-def parse_espi(source: ByteSource, *, meter_id: str | None = None) -> Parsed:
-    """All readings of a Green Button document.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-        meter_id: Meter of all readings, for a document of one usage point.
-
-    Returns:
-        The readings and the malformed ones.
-    """
-    return collect(espi_batches(source, meter_id=meter_id))
 
 
 def espi_batches(

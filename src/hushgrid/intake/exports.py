@@ -21,17 +21,15 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake._times import moments
 from hushgrid.intake.csv import TextTable
 from hushgrid.intake.json import missing_field
+from hushgrid.intake.lines import ByteSource, lines, open_bytes
 from hushgrid.intake.readings import FAULTS_END, Fault, Parsed, RawColumns, check_rows
 from hushgrid.intake.text import (
     HEADING,
     OTHERWISE,
-    ByteSource,
     ColumnMapping,
     Format,
     alternatives,
-    lines,
     meter_codes,
-    open_bytes,
     scaled,
 )
 

@@ -28,6 +28,15 @@ import numpy as np
 from hushgrid._numbers import Ints, is_real, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import TimeReader, text_times
+from hushgrid.intake.lines import (
+    BLOCK,
+    LINE_LIMIT,
+    ByteSource,
+    ByteStream,
+    decoded,
+    open_bytes,
+    raw_lines,
+)
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -35,23 +44,8 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     check_rows,
-    collect,
 )
-from hushgrid.intake.text import (
-    BLOCK,
-    LINE_LIMIT,
-    ByteSource,
-    ByteStream,
-    ColumnMapping,
-    Format,
-    decoded,
-    meter_codes,
-    open_bytes,
-    perhaps,
-    raw_lines,
-    scaled,
-    whole_seconds,
-)
+from hushgrid.intake.text import ColumnMapping, Format, meter_codes, perhaps, scaled, whole_seconds
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BATCH = 1 << 12  # elements
@@ -76,22 +70,6 @@ class _Decimal(str):
 _decoder = json.JSONDecoder(parse_float=_Decimal)
 # Python's int() refuses thousands of digits; None is no number here either.
 _decoder_of_long = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None)
-
-
-def parse_json(source: ByteSource) -> Parsed:
-    """All readings of a JSON array or of NDJSON; an empty input has none.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-
-    Returns:
-        The readings and the malformed rows.
-
-    >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
-    >>> parse_json(text).readings.wh.tolist()
-    [2]
-    """
-    return collect(json_batches(source))
 
 
 def json_batches(source: ByteSource) -> Iterator[Parsed]:

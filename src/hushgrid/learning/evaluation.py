@@ -25,7 +25,7 @@ from hushgrid.errors import ConsumptionError, ModelError
 from hushgrid.learning.em import Fit
 from hushgrid.learning.habits import Habits, stationary
 from hushgrid.learning.histories import DAY, Histories
-from hushgrid.model.laws import FAMILIES, Law, Mixture, Net
+from hushgrid.model.laws import FAMILIES, Law, Mixture
 
 _DIGITS = 4  # of a law's numbers in a file
 _NAMES = {
@@ -181,8 +181,6 @@ def _within(table: dict[str, Any], bound: int) -> dict[str, Any]:
     """A law's table, or that of the clamped reading where 0..bound [Wh] has none of its mass."""
     if table["law"] == "mixture":
         return {**table, "parts": [_within(part, bound) for part in table["parts"]]}
-    if table["law"] == "net":
-        return {**table, "consumption": _within(table["consumption"], bound - table["export"])}
     try:
         law_of_table(table, bound).pmf  # noqa: B018
     except ConsumptionError:
@@ -192,14 +190,14 @@ def _within(table: dict[str, Any], bound: int) -> dict[str, Any]:
 
 
 def law_of_table(table: dict[str, Any], bound: int) -> Law:
-    """The law of a zone file's table; one of net readings has its export limit v as `export`.
+    """The law of a zone file's table.
 
     >>> law_of_table({"law": "uniform"}, 10)
     Uniform(top=10)
 
     Args:
         table: The table.
-        bound: Largest reading [Wh]; u + v of net readings.
+        bound: Largest reading [Wh].
 
     Returns:
         The law on 0..bound.
@@ -207,11 +205,6 @@ def law_of_table(table: dict[str, Any], bound: int) -> Law:
     if table["law"] == "mixture":
         parts = table["parts"]
         return Mixture([law_of_table(p, bound) for p in parts], [p["share"] for p in parts])
-    if table["law"] == "net":
-        v = table["export"]
-        return Net(
-            law_of_table(table["consumption"], bound - v), law_of_table(table["solar"], v), v
-        )
     arguments = {key: value for key, value in table.items() if key not in ("law", "share")}
     return FAMILIES[table["law"]](**{"top": bound} | arguments)
 

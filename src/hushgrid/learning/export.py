@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from hushgrid.learning.evaluation import (
     published_groups,
 )
 from hushgrid.learning.habits import Habits
-from hushgrid.learning.histories import Histories, clamped, netted
+from hushgrid.learning.histories import Histories, clamped
 from hushgrid.learning.learner import (
     HeldOut,
     Learned,
@@ -202,7 +202,7 @@ def operator_figures(
     Returns:
         The figures.
     """
-    usable = clamped(netted(histories.homes(result.usable)), exported.bound)
+    usable = clamped(histories.homes(result.usable), exported.bound)
     if exported.provenance == "pooled" or result.trust is None:
         # other laws than those evaluated before
         result = with_decoding(result, histories, habits)
@@ -321,7 +321,6 @@ class ZoneSettings:
         days: Weight of the prior [days].
         usual: What a home usually uses in a step [Wh], by published figures.
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
-        registers: By meter its register of energy fed in, where the homes have one.
         months: Months of the year that the models are of; none: all of it.
         seasons: Months of each season that has laws of its own; none: the year has one.
     """
@@ -338,7 +337,6 @@ class ZoneSettings:
     days: float
     usual: float
     export: int = 0
-    registers: Mapping[str, str] = field(default_factory=dict)
     months: tuple[int, ...] = ()
     seasons: tuple[tuple[int, ...], ...] = ()
 
@@ -381,21 +379,17 @@ def usual_wh(kwh_a_year: float, seconds: int) -> float:
     return max(round(kwh_a_year * 1000 * seconds / (365 * 86_400), 1), 0.1)
 
 
-def zone_text(
-    offer: ZoneSettings, groups: Groups, more: Sequence[tuple[ZoneSettings, Groups]] = ()
-) -> str:
+def zone_text(offer: ZoneSettings, groups: Groups) -> str:
     """The text of the zone file of private models; it refers to theta.json in the same folder.
 
     Args:
         offer: Settings.
         groups: (group, meters); houses follow this order.
-        more: Further houses, each with settings of which bound, export and registers are used.
 
     Returns:
         TOML.
     """
-    kinds = [meters for _, houses in ((offer, groups), *more) for _, meters in houses]
-    alpha = offer.alpha(sum(map(len, kinds)))
+    alpha = offer.alpha(sum(len(meters) for _, meters in groups))
     week = 7 * 86_400 // offer.seconds
     parts = [
         "# Written by hushgrid learn; docs/files.md explains the keys.\nformat = 1",
@@ -429,8 +423,7 @@ def zone_text(
         _table("tariff", {"alpha": alpha, "beta": 0.05, "floor": 0.0, "cap": 2.0}),
         _table("policy", {"horizon": week, "epsilon": 0.5, "publish": "raw"}),
     ]
-    for settings, houses in ((offer, groups), *more):
-        parts += [_houses(public, meters, settings) for public, meters in houses]
+    parts += [_houses(public, meters, offer) for public, meters in groups]
     parts.append(_table("[models]", {"file": "theta.json", "provenance": _PRIVATE}))
     return "\n\n".join(parts) + "\n"
 
@@ -443,8 +436,6 @@ def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) 
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(_PRIVATE)}"]
     v = offer.export
-    if offer.registers:
-        lines += [f"export_meters = {_value([offer.registers[name] for name in meters])}"]
     lines += [f"bound = {offer.bound - v}", *([f"export = {v}"] if v else [])]
     return "\n".join([*lines, *law_lines(public, v)])
 
@@ -485,8 +476,6 @@ def _net(table: Mapping[str, Any], export: int) -> dict[str, Any]:
         return dict(table)
     if table["law"] == "mixture":
         return {**table, "parts": [_net(part, export) for part in table["parts"]]}
-    if table["law"] == "net":  # of what is taken and of the panels, whose limit the houses have
-        return {key: value for key, value in table.items() if key != "export"}
     return {**table, "edges": [edge - export for edge in table["edges"]]}
 
 

@@ -55,10 +55,6 @@ class Histories:
             required likewise.
         export: Export limit v of the homes [Wh a step], public by contract; readings are net.
         offset: What `clamped` added to every reading [Wh].
-        solar: (homes, steps) energy of the panels [Wh] that a register of its own counted, NaN
-            where missing: fed in, or generated. `wh` is then what the homes took, or consumed, and
-            `wh - solar` the net reading. None: there is no such register.
-        generated: Whether `solar` is what the panels generated, so that `wh` is all consumption.
         outside: (steps,) whether a step is of another season, so that nothing of it is known; None
             for all of the year.
         month: (steps,) local month, from 1 to 12; None where it is not known.
@@ -77,8 +73,6 @@ class Histories:
     independent: bool = True
     export: int = 0
     offset: int = 0
-    solar: Floats | None = None
-    generated: bool = False
     outside: Bools | None = None
     month: Ints | None = None
     seasons: tuple[tuple[int, ...], ...] = ()
@@ -122,9 +116,8 @@ class Histories:
     def homes(self, rows: Indices) -> Histories:
         """The histories of some homes."""
         labels = None if self.labels is None else self.labels[rows]
-        solar = None if self.solar is None else self.solar[rows]
         ids = tuple(self.ids[i] for i in rows)
-        return replace(self, ids=ids, wh=self.wh[rows], labels=labels, solar=solar)
+        return replace(self, ids=ids, wh=self.wh[rows], labels=labels)
 
     def steps(self, part: slice) -> Histories:
         """A part of the axis."""
@@ -136,7 +129,6 @@ class Histories:
             local_time=self.local_time[part],
             begins=begin,
             labels=labels,
-            solar=None if self.solar is None else self.solar[:, part],
             outside=None if self.outside is None else self.outside[part],
             month=None if self.month is None else self.month[part],
         )
@@ -277,91 +269,6 @@ def for_meters(histories: Histories, meters: Sequence[str]) -> Histories:
     return complete.homes(np.array([place[name] for name in meters], np.intp))
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
-    """A home with panels.
-
-    Attributes:
-        export: Export limit v [Wh a step], public by contract.
-        export_meter: Id of the register of energy fed in; "" where the home's meter is signed.
-        production_meter: Id of the meter of what the panels generate; "" where there is none.
-    """
-
-    export: int
-    export_meter: str = ""
-    production_meter: str = ""
-
-    @property
-    def kind(self) -> tuple[int, bool, bool]:
-        """What homes have in common that are learned together."""
-        return self.export, bool(self.export_meter), bool(self.production_meter)
-
-
-def split_roofs(histories: Histories, roofs: Mapping[str, Roof]) -> tuple[Histories, ...]:
-    """Homes without panels, then homes with panels by export limit and kind of registers.
-
-    Args:
-        histories: Histories of all meters and registers.
-        roofs: The homes with panels by meter id.
-
-    Returns:
-        Histories of homes, one for each kind there is; without `roofs` all of them as they are. A
-        home with a register of its panels lacks the steps that one of its registers lacks.
-
-    Raises:
-        IntakeError: A home with panels is not among the histories.
-    """
-    if not roofs:
-        return (histories,)
-    place = {name: i for i, name in enumerate(histories.ids)}
-    for name in roofs:
-        if name not in place:
-            raise IntakeError(
-                f"roofs name meter {name!r}, which has no readings or is not in the list of meters;"
-                " correct it, or leave it out."
-            )
-    second = {
-        meter for roof in roofs.values() for meter in (roof.export_meter, roof.production_meter)
-    }
-    kinds: dict[tuple[int, bool, bool], list[str]] = {}
-    for name in histories.ids:
-        if name not in second:
-            kinds.setdefault(roofs[name].kind if name in roofs else (0, False, False), []).append(
-                name
-            )
-    ordered = sorted(kinds.items(), key=lambda item: item[0][0] > 0)
-    return tuple(_of_kind(histories, names, roofs, kind) for kind, names in ordered)
-
-
-def _of_kind(
-    histories: Histories,
-    names: Sequence[str],
-    roofs: Mapping[str, Roof],
-    kind: tuple[int, bool, bool],
-) -> Histories:
-    """Histories of homes with the same registers: what they take, and their panels' apart."""
-    export, registered, generated = kind
-    homes = replace(for_meters(histories, names), export=export)
-    if not (registered or generated):
-        return homes
-
-    def rows(meters: Sequence[str]) -> Floats:
-        return np.maximum(for_meters(histories, meters).wh, 0)
-
-    consumed = homes.wh
-    fed_in = rows([roofs[name].export_meter for name in names]) if registered else None
-    if fed_in is not None:
-        consumed = np.maximum(consumed, 0)
-    solar = fed_in
-    if generated:
-        solar = rows([roofs[name].production_meter for name in names])
-        consumed = consumed + solar - (0 if fed_in is None else fed_in)
-    assert solar is not None
-    complete = np.isfinite(consumed) & np.isfinite(solar)
-    consumed, solar = (np.where(complete, values, np.nan) for values in (consumed, solar))
-    return replace(homes, wh=consumed, solar=solar, generated=generated)
-
-
 def with_labels(
     histories: Histories, meters: Sequence[str], start: Ints, occupied: Int8s
 ) -> Histories:
@@ -429,7 +336,6 @@ def of_months(histories: Histories, months: Collection[int]) -> Histories:
     return replace(
         span,
         wh=np.where(excluded, np.nan, span.wh),
-        solar=None if span.solar is None else np.where(excluded, np.nan, span.solar),
         labels=None if span.labels is None else np.where(excluded, np.int8(-1), span.labels),
         outside=excluded,
     )
@@ -493,25 +399,11 @@ def clamped(histories: Histories, bound: int | None = None) -> Histories:
         The clamped histories.
     """
     most, v = np.inf if bound is None else bound, histories.export
-    if not v or histories.solar is not None:
+    if not v:
         return replace(histories, wh=np.clip(histories.wh, 0, most))
     return replace(
         histories, wh=np.clip(histories.wh + v, 0, most), export=0, offset=histories.offset + v
     )
-
-
-def netted(histories: Histories) -> Histories:
-    """Histories of net readings: what was taken less what the panels' register counted.
-
-    Args:
-        histories: The histories.
-
-    Returns:
-        Net histories; the same where no register is apart.
-    """
-    if histories.solar is None:
-        return histories
-    return replace(histories, wh=histories.wh - histories.solar, solar=None)
 
 
 def ailments(histories: Histories) -> tuple[tuple[str, ...], ...]:

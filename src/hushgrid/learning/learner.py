@@ -46,7 +46,6 @@ from hushgrid.learning.histories import (
     can_be_fitted,
     check_seasons,
     clamped,
-    netted,
     vacant_days,
 )
 from hushgrid.learning.pools import (
@@ -55,7 +54,6 @@ from hushgrid.learning.pools import (
     grouped_models,
     prototypes,
     split_laws,
-    with_solar,
 )
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Law
@@ -303,7 +301,7 @@ def design_for(
     # an empty home knows the season and no time of day, and quiet people use what it does
     tie = np.repeat(number[:, None] // len(terms.starts), states, axis=1)
     tie[:, states - 1] = seasons + number
-    if histories.offset or (histories.solar is not None and not histories.generated):  # panels do
+    if histories.offset:  # panels do
         tie[:, : states - 1] = len(number) + seasons + number[:, None]
     occupied = np.array([habits.home[_slots(histories, group, g)].mean() for g in number.tolist()])
     return Design(
@@ -351,7 +349,7 @@ def learn(
         IntakeError: A season has no readings.
     """
     terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
-    terms = _of_net_readings(terms, histories, pooled=pooled) if histories.export else terms
+    terms = _of_net_readings(terms, pooled=pooled) if histories.export else terms
     check_seasons(histories)
     ails = ailments(histories)
     usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
@@ -379,7 +377,7 @@ def learn(
         tick=begin(f"fitting, {family}", len(usable)),
     )
     top = int(np.nanmax(fitted.wh)) if np.isfinite(fitted.wh).any() else 1
-    top = max(top, 1) + (histories.export if histories.solar is not None else 0)
+    top = max(top, 1)
     bare = Learned(
         ids=histories.ids,
         ails=ails,
@@ -422,8 +420,7 @@ def learn(
         fitting = replace(terms, starts=to)
         design = design_for(fitted, habits, fitting, family)
         refined = _refined(fitted, fits, shared, terms.starts, design, to)
-        laws = published_groups(refined.models, to, refined.group_of, fitted.seasons)
-        public = with_solar(laws, fitted, refined.group_of)
+        public = published_groups(refined.models, to, refined.group_of, fitted.seasons)
         candidate = replace(bare, shared=refined, public=public, starts=to)
         if early is not None and late is not None:
             last_days, public = _held_out(early, late, habits, fitting, family, refined, bare.top)
@@ -438,21 +435,13 @@ def learn(
     return replace(
         with_decoding(best, histories, habits),
         groups_tried=scores if len(scores) > 1 else {},
-        trust=estimate_trust(_scored(judged_on), judged, shared.group_of, bare.top),
+        trust=estimate_trust(judged_on, judged, shared.group_of, bare.top),
     )
 
 
-def _scored(histories: Histories) -> Histories:
-    """The readings that published laws describe: net ones where panels have a register."""
-    return histories if histories.solar is None else clamped(netted(histories))
-
-
-def _of_net_readings(terms: LearningTerms, histories: Histories, *, pooled: bool) -> LearningTerms:
-    """Options for homes that export: histograms, whose bins are on either side of 0 Wh.
-
-    Where panels have a register of their own, what the homes take has laws of any family.
-    """
-    if histories.solar is None and terms.law not in ("auto", "histogram"):
+def _of_net_readings(terms: LearningTerms, *, pooled: bool) -> LearningTerms:
+    """Options for homes that export: histograms, whose bins are on either side of 0 Wh."""
+    if terms.law not in ("auto", "histogram"):
         raise ModelError(
             f"law is {terms.law!r}, which has no readings below 0 Wh, but the homes export; give"
             " histogram."
@@ -462,7 +451,7 @@ def _of_net_readings(terms: LearningTerms, histories: Histories, *, pooled: bool
             "a pool budget is set and the homes export, but noisy sums are of readings from 0 Wh"
             " on; learn without a pool budget."
         )
-    return terms if histories.solar is not None else replace(terms, law="histogram")
+    return replace(terms, law="histogram")
 
 
 def with_decoding(result: Learned, histories: Histories, habits: Habits) -> Learned:
@@ -603,9 +592,8 @@ def _held_out(
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     early_fits = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
     models = grouped_models(early_fits, before, shared.group_of, shared.k)
-    laws = published_groups(models, terms.starts, shared.group_of, early.seasons)
-    judged = with_solar(laws, early, shared.group_of)
-    return held_out_scores(_scored(early), _scored(late), judged, shared.group_of, top), judged
+    judged = published_groups(models, terms.starts, shared.group_of, early.seasons)
+    return held_out_scores(early, late, judged, shared.group_of, top), judged
 
 
 def held_out_scores(

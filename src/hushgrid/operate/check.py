@@ -47,7 +47,8 @@ from hushgrid.errors import (
     ServiceError,
     require,
 )
-from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Mqtt
 from hushgrid.files.toml import masked
 from hushgrid.files.weeks import in_week, placed
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -72,7 +73,7 @@ from hushgrid.stores.meters.store import damages, stored_rosters
 from hushgrid.stores.meters.tables import SCHEMA as METERS
 from hushgrid.stores.meters.tables import file_of, key_folder
 from hushgrid.stores.openadr import VTN
-from hushgrid.web.prices import SLOT
+from hushgrid.web.feeds import SLOT
 
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")
 _COPY = "stop the service and put back a copy (docs/operations.md, Restore)"

@@ -16,12 +16,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from starlette.routing import BaseRoute
 
 from hushgrid.curator.clock import Clock, ahead_of
-from hushgrid.curator.curator import Curator, PriceFile, Publisher
+from hushgrid.curator.curator import Curator
 from hushgrid.curator.ingest import Disagreements, Ingest
+from hushgrid.curator.publishers import Publisher
 from hushgrid.curator.terms import check_moves
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
@@ -32,10 +34,10 @@ from hushgrid.errors import (
     MeterDamageError,
     MeterRetryError,
 )
-from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.extensions import extensions
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.operate.certificates import Certificates
 from hushgrid.stores.clients import ClientStore, Senders, check_bound
 from hushgrid.stores.ledger import LedgerStore, open_store
 from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord
@@ -278,14 +280,8 @@ class Process:
         self.history = History(deployment.zones, simulated=simulated, unread=True)
         self.history.watch_prices(self._metrics.priced)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
-        self._price_file = next(
-            (publisher for publisher in publishers if isinstance(publisher, PriceFile)), None
-        )
         self._publishers = [CountedPublisher(publisher, self._metrics) for publisher in publishers]
-        name = f"hushgrid-covariates-{self._session}"
-        self._covariates = CovariateSources(
-            deployment.zones, deployment.mqtt, name, self._metrics.not_fetched
-        )
+        self._covariates = CovariateSources(deployment.zones, self._metrics.not_fetched)
         self._covariates.start()
         stack.callback(self._covariates.stop)
         self._loads = Loads(deployment.zones, self._meters)
@@ -567,3 +563,49 @@ def make_noise(deployment: Deployment) -> Noise:
     if deployment.mode == "production":
         return SecureNoise()
     return SimulatedNoise(secrets.randbits(128))
+
+
+# ---- certificates
+
+
+class Certificates:
+    """Certificates of running zones, made on demand and kept until a record is added.
+
+    Args:
+        deployment: zones and ledger.
+        key: public key of the ledger.
+    """
+
+    def __init__(self, deployment: Deployment, key: str) -> None:
+        self._ledger, self._key = deployment.ledger, key
+        self._zones = {zone.id: zone for zone in deployment.zones}
+        self._cache: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._mutex = threading.Lock()
+
+    def values(self, zone: str) -> dict[str, Any]:
+        """Return a zone's certificate as `hushgrid audit --json` writes it. Takes seconds."""
+        with self._mutex:
+            with open_store(self._ledger, create=False) as store:
+                newest = store.head(zone)
+            head = "" if newest is None else newest.digest
+            cached_head, values = self._cache.get(zone, (None, {}))
+            if cached_head != head:
+                values = self._certificate(zone)
+                self._cache[zone] = (head, values)
+            return values
+
+    def _certificate(self, zone: str) -> dict[str, Any]:
+        from hushgrid.audit.certificate import certify
+        from hushgrid.operate.audit import load_ledger, terms_of
+        from hushgrid.report.certificate import certificate_json
+
+        evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
+        certificate = certify(
+            evidence,
+            [terms_of(self._zones[zone])],
+            chain=chain,
+            # as for an auditor who exported the ledger from /v1/ledger
+            inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
+                    "digests": {}, "zone": zone, "key": self._key, "heads": []},
+        )  # fmt: skip
+        return certificate_json(certificate)

@@ -115,19 +115,15 @@ def moments_of_rows(
         (models, T, rows of clamps) each.
     """
     out = np.empty((6, len(models), horizon, len(clamps)))
-    slots: dict[int, Floats] = {}
+    slots: dict[int, tuple[Floats, Floats]] = {}
     for m, model in enumerate(models):
         for t, belief in enumerate(islice(marginals(model), horizon)):
             slot = f.calendar.slot(belief.t)
             if slot not in slots:
                 slots[slot] = _by_class(f, f.table(belief.t), clamps)
-            above, above_variance, below, below_variance, over, low = np.moveaxis(
-                slots[slot], -1, 0
-            )
-            out[:2, m, t] = sum_moments(belief, model, f, above, above_variance)
-            out[3, m, t], out[2, m, t] = sum_moments(belief, model, f, below, below_variance)
-            for k, means in ((4, over), (5, low)):
-                out[k, m, t], _ = sum_moments(belief, model, f, means, above_variance)
+            means, variances = sum_moments(belief, model, f, *slots[slot])
+            out[(0, 3, 4, 5), m, t] = means
+            out[(1, 2), m, t] = variances[:2]
     return ClampMoments(*out)
 
 
@@ -151,25 +147,23 @@ def usual_moments(f: Consumption, policy: Policy, clamp: Clamp) -> tuple[ClampMo
     ), below_variance + cut + 2 * joint
 
 
-def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
-    """(2, classes, rows of clamps, 6): mean and variance above and below, means of those above and
-    of what lower ends add.
+def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> tuple[Floats, Floats]:
+    """Means and variances of parts of a reading, (4, 2, classes, rows of clamps) each.
+
+    The parts: above a clamp, below it, readings above it, and what lower ends add; the last two
+    without their variances.
     """
-    out = np.empty((*table.shape, len(clamps), 6))
+    means = np.empty((4, *table.shape, len(clamps)))
+    variances = np.zeros(means.shape)
     for state, kind in np.ndindex(*table.shape):
         low, at = clamps[:, kind].T.astype(np.float64)
         # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
         halves = split(f.laws[table[state, kind]], 1.0, 1 / at, low / at)
-        means, variances = (
-            (halves.above, halves.below),
-            (halves.above_variance, halves.below_variance),
-        )
-        for k in range(2):
-            out[state, kind, :, 2 * k] = means[k] * at
-            out[state, kind, :, 2 * k + 1] = variances[k] * at**2
-        out[state, kind, :, 4] = halves.over * at
-        out[state, kind, :, 5] = halves.under * at
-    return out
+        parts = (halves.above, halves.below, halves.over, halves.under)
+        means[:, state, kind] = [part * at for part in parts]
+        variances[0, state, kind] = halves.above_variance * at**2
+        variances[1, state, kind] = halves.below_variance * at**2
+    return means, variances
 
 
 def clamped_pmf(f: Floats, at: int, low: int) -> Floats:

@@ -15,7 +15,6 @@ from hushgrid.learning.evaluation import PublishedGroup
 from hushgrid.learning.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
 from hushgrid.learning.histories import AILMENTS, Histories
 from hushgrid.learning.learner import HeldOut, Learned
-from hushgrid.learning.pools import dependence
 from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def learned_values(
         "leaks": exported.note,
         "bound": exported.bound - exported.export,
         **({"export": exported.export} if exported.export else {}),
-        **_solar(learned, histories),
         "bound_by": exported.bound_by,
         "law": learned.family,
         "law_tried": learned.tried,
@@ -86,37 +84,6 @@ def learned_values(
         "held_out": _held(learned, exported, figures.held_out),
         "drowned": exported.provenance == "pooled"
         and drowned(len(learned.ids), choices.pool_budget or 0.0),
-    }
-
-
-def _solar(learned: Learned, histories: Histories) -> dict[str, Any]:
-    """Which register of the panels was apart, and how far both registers hang together."""
-    if histories.solar is None:
-        return {}
-    part = histories.homes(learned.usable)
-    return {
-        "solar": {
-            "register": "production" if histories.generated else "export",
-            "correlation": dependence(part, learned.starts),
-        }
-    }
-
-
-def zone_values(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The JSON of `hushgrid learn` for homes of several kinds, learned apart.
-
-    Args:
-        parts: Values of `learned_values` of each kind.
-
-    Returns:
-        The values of the zone, with those of each kind under `parts`.
-    """
-    shared = ("zone", "provenance", "epsilon_spent", "leaks")
-    added = ("houses", "fitted", "groups", "log_likelihood")
-    return {
-        **{key: parts[0][key] for key in shared},
-        **{key: sum(part[key] for part in parts) for key in added},
-        "parts": list(parts),
     }
 
 
@@ -202,14 +169,11 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     """What was learned, its scores, the trust it supports, and what it leaks.
 
     Args:
-        values: Values of `learned_values` or `zone_values`.
+        values: Values of `learned_values`.
 
     Returns:
         Lines of text.
     """
-    if "parts" in values:
-        kinds = [f"{_kind_of(part)}\n{learned_prose(part)}" for part in values["parts"]]
-        return "\n\n".join(kinds)
     lines = [
         f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
         f" homes share: {values['groups']}; laws: {values['law']}, {len(values['starts'])} slot"
@@ -230,13 +194,6 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         lines.append(
             f"Seasons, by their months: {season_names}. Each has laws of its own, with"
             " readings of all of the year where it has few; the chains are of all seasons."
-        )
-    if solar := values.get("solar"):
-        lines.append(
-            f"The solar part is of the register of {_REGISTER[solar['register']]}, by slot group"
-            f"{' and season' if values.get('seasons') else ''}. Given the time of day it is assumed"
-            " independent of occupancy and of what is taken;"
-            f" within slot groups both are correlated by {solar['correlation']:.2f}."
         )
     held_out = values.get("held_out")
     if held_out:
@@ -299,16 +256,6 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _kind_of(values: Mapping[str, Any]) -> str:
-    """The homes of one kind, as a headline."""
-    if not values.get("export"):
-        return "Homes without panels."
-    solar = values.get("solar")
-    source = f"a register of {_REGISTER[solar['register']]}" if solar else "net readings"
-    return f"Homes with panels, up to {values['export']} Wh a step fed in, {source}."
-
-
-_REGISTER = {"export": "energy fed in", "production": "energy generated"}
 _POOLED = (
     "For the operator only: every score, log-likelihood, accuracy and count here is computed from"
     " readings without noise. The last days are in the sums of the published model too; the"

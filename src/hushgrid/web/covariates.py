@@ -17,14 +17,12 @@ import ssl
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 
 from hushgrid.belief.load_filter import Values
-from hushgrid.files.deployment import Mqtt, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.toml import instant_of
 from hushgrid.files.zone_file import PublicSeries
-from hushgrid.web.mqtt import MqttOut
 from hushgrid.web.openadr.webhooks import resolve_target
 
 log = logging.getLogger("hushgrid.covariates")
@@ -144,8 +142,6 @@ class CovariateSources:
 
     Args:
         zones: The zones.
-        mqtt: The broker of series with a topic.
-        client_id: Name at the broker, which no other connection has.
         failed: Called with a zone and the name of a series that could not be fetched, or that has
             no value when a tick asks.
         pause: Between two attempts [s].
@@ -154,8 +150,6 @@ class CovariateSources:
     def __init__(
         self,
         zones: Iterable[ZoneService],
-        mqtt: Mqtt | None = None,
-        client_id: str = "hushgrid-covariates",
         failed: Callable[[str, str], None] = lambda _zone, _name: None,
         pause: float = PAUSE,
     ) -> None:
@@ -163,10 +157,9 @@ class CovariateSources:
         self._series = {
             (zone, series.name): CovariateValues(series.max_age) for zone, series in self._sources
         }
-        self._mqtt, self._client_id, self._failed, self._pause = mqtt, client_id, failed, pause
+        self._failed, self._pause = failed, pause
         self._away: set[tuple[str, str]] = set()
         self._stop = threading.Event()
-        self._broker: MqttOut | None = None
 
     def of(self, zone: str) -> Callable[[int], Values]:
         """What a tick of the zone asks: the values by the start of its interval [UTC s]."""
@@ -177,63 +170,47 @@ class CovariateSources:
         def ask(start: int) -> Values:
             values = {name: series.at(start) for name, series in zone_series.items()}
             for name in (name for name in values if values[name] is None):
-                self._failed(zone, name)  # also where a broker is silent
+                self._failed(zone, name)
             return values
 
         return ask
 
     def start(self) -> None:
         """Begin to fetch; returns at once."""
-        handlers: dict[str, list[Callable[[bytes], None]]] = {}
         for zone, series in self._sources:
-            if series.topic is not None:
-                handler = partial(self._on_message, zone, series.name)
-                handlers.setdefault(series.topic, []).append(handler)
-            else:
-                threading.Thread(
-                    target=self._poll,
-                    args=(zone, series),
-                    name=f"covariate-{series.name}",
-                    daemon=True,
-                ).start()
-        if handlers and self._mqtt is not None:
-            self._broker = MqttOut(self._mqtt, self._client_id, handlers)
+            name = f"covariate-{series.name}"
+            threading.Thread(target=self._poll, args=(zone, series), name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Fetch nothing more."""
         self._stop.set()
-        if self._broker is not None:
-            self._broker.stop()
 
     def read_files(self) -> None:
         """Read the series that are in files, once."""
         for zone, series in self._sources:
             if series.file is not None:
-                self._take(zone, series.name, partial(_fetch, series))
+                self._take(zone, series)
 
     def _poll(self, zone: str, series: PublicSeries) -> None:
         last_change = None  # when the file was changed that was read last
         while not self._stop.is_set():
             change_time = None if series.file is None else _change_time(series.file)
             if change_time is None or change_time != last_change:
-                success = self._take(zone, series.name, partial(_fetch, series))
+                success = self._take(zone, series)
                 last_change = change_time if success else None
             self._stop.wait(self._pause)
 
-    def _on_message(self, zone: str, name: str, message: bytes) -> None:
-        self._take(zone, name, lambda: message)
-
-    def _take(self, zone: str, name: str, get: Callable[[], bytes]) -> bool:
+    def _take(self, zone: str, series: PublicSeries) -> bool:
         """Add what a source has; whatever is wrong with it ends no thread."""
-        source = (zone, name)
-        fields = {"zone": zone, "covariate": name}
+        source = (zone, series.name)
+        fields = {"zone": zone, "covariate": series.name}
         try:
-            self._series[source].add(values_of(get()))
+            self._series[source].add(values_of(_fetch(series)))
         except Exception as error:  # a text of a source may be anything
             if source not in self._away:  # once, not at every attempt
                 log.warning("covariate away", extra=fields | {"error": type(error).__name__})
             self._away.add(source)
-            self._failed(zone, name)
+            self._failed(zone, series.name)
             return False
         if source in self._away:
             self._away.discard(source)

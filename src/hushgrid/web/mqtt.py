@@ -17,22 +17,22 @@ import select
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from hushgrid.curator.curator import PresentPrices
 from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
+from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import IntakeError, MeterError, ServiceError
-from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.readings import message_batches
+from hushgrid.files.settings import Mqtt
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web.prices import discovery
+from hushgrid.web.feeds import discovery
 
 log = logging.getLogger("hushgrid.mqtt")
 
@@ -212,43 +212,29 @@ def _parse_message(payload: bytes) -> Parsed:
 
 
 class MqttOut:
-    """A connection to a broker for publishing, and for public messages; `stop` ends it.
+    """A connection to a broker for publishing; `stop` ends it.
 
     Args:
         mqtt: The broker.
         client_id: Must differ from that of every other connection.
-        handlers: Called with each message, by its topic; must not raise.
         available: Topic that says `online` while this connection lasts, and `offline` after it.
     """
 
-    def __init__(
-        self,
-        mqtt: Mqtt,
-        client_id: str,
-        handlers: Mapping[str, Sequence[Callable[[bytes], None]]] = MappingProxyType({}),
-        available: str | None = None,
-    ) -> None:
-        self._client, self._handlers = _client(mqtt, client_id, keep=False), handlers
+    def __init__(self, mqtt: Mqtt, client_id: str, available: str | None = None) -> None:
+        self._client = _client(mqtt, client_id, keep=False)
         self._available, self._connections = available, 0
         if available is not None:
             self._client.will_set(available, "offline", 1, retain=True)
-        self._client.on_connect = self._subscribe
-        self._client.on_message = self._on_message
+        self._client.on_connect = self._greet
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
         self._silent_until = 0.0
         self._client.connect_async(mqtt.host, mqtt.port, KEEP_ALIVE)
         self._client.loop_start()
 
-    def _subscribe(self, client: paho.Client, *_: Any) -> None:
+    def _greet(self, client: paho.Client, *_: Any) -> None:
         self._connections += 1
-        for topic in self._handlers:
-            client.subscribe(topic, qos=1)
         if self._available is not None:
             client.publish(self._available, "online", 1, retain=True)
-
-    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        for take in self._handlers.get(message.topic, ()):
-            take(bytes(message.payload))
 
     def send(self, topic: str, text: str, *, retain: bool) -> None:
         """Publish with QoS 1 and wait for the confirmation; OSError where it does not come."""

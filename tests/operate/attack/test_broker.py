@@ -13,8 +13,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushgrid.curator.curator import utc
-from hushgrid.files.deployment import Http, Mqtt, OpenAdr
+from hushgrid.curator.clock import utc
+from hushgrid.files.settings import Http, Mqtt, OpenAdr
 from hushgrid.operate.check import examine
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.writer import load

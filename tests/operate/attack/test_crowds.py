@@ -17,18 +17,20 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from hushgrid.files.deployment import Http, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Http
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import KINDS
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices
+from hushgrid.web.feeds import USUAL, Feed, PriceRange
 from hushgrid.web.http import common, readings
 from hushgrid.web.http import prices as feeds_module
 from hushgrid.web.http.common import Heavy
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.http.server import Server
 from hushgrid.web.openadr import webhooks
-from hushgrid.web.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
+from hushgrid.web.prices import Forecaster, History, Pages
 from tests.web.brokers import until
 from tests.web.http.faces import Still
 from tests.web.openadr.callbacks import NOTE, Sending, callback, certificate, names

@@ -17,8 +17,9 @@ import psycopg
 import pytest
 
 from hushgrid.errors import LedgerError, MeterError
-from hushgrid.files.deployment import Deployment, Mqtt
+from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Mqtt
 from hushgrid.operate.check import Finding, examine, repair
 from hushgrid.stores.ledger.writer import back_up
 from hushgrid.stores.meters import Counts, open_meters

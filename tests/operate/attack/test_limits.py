@@ -8,7 +8,7 @@ import pytest
 
 from hushgrid.curator import clock, ingest
 from hushgrid.files import apart
-from hushgrid.files.deployment import Http, Times
+from hushgrid.files.settings import Http, Times
 from hushgrid.stores import openadr as store
 from hushgrid.web.http import common, middleware, prices, readings, server
 from hushgrid.web.openadr import objects, webhooks

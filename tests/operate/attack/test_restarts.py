@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hushgrid.curator.clock import SystemClock
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.operate import serve
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check

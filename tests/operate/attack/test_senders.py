@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.cli import main
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import Deployment, Http, Mqtt
+from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate.check import examine
 from hushgrid.operate.process import Process
 from hushgrid.stores import clients as senders_module

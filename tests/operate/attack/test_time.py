@@ -12,14 +12,13 @@ import pytest
 
 from hushgrid import Policy, SimulatedNoise
 from hushgrid.curator import curator as curators
-from hushgrid.curator.curator import BEHIND, OLD, STEPPED
 from hushgrid.curator.gaps import resume_zones
 from hushgrid.curator.ingest import EARLY
+from hushgrid.curator.status import BEHIND, OLD, STEPPED, from_ledger
 from hushgrid.curator.terms import check_new, first_state
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism import release as mechanism
-from hushgrid.operate.status import from_ledger
 from hushgrid.stores.meters import open_meters
 from tests.curator import setups
 from tests.curator.moved_houses import street

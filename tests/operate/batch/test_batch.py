@@ -519,7 +519,8 @@ def test_fractions_are_rounded_as_the_service_does(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hushgrid.intake.arrow import parse_parquet
+    from hushgrid.intake.arrow import parquet_batches
+    from hushgrid.intake.readings import collect
 
     given = [0.5, 1.5, 2.5, 0.1, 7.9, -0.5, -1.5, 3.0, float("nan"), float("inf"), 2e12]
     zone = service(len(given))
@@ -532,7 +533,7 @@ def test_fractions_are_rounded_as_the_service_does(
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    found = parse_parquet((tmp_path / "a.parquet").read_bytes())
+    found = collect(parquet_batches((tmp_path / "a.parquet").read_bytes()))
     assert found.readings.wh.tolist() == [0, 2, 2, 0, 8, 0, -2, 3]
     assert found.malformed == 3
     made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
@@ -545,7 +546,8 @@ def test_the_largest_amount_is_rounded_before_it_is_judged(tmp_path: Path, duckd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hushgrid.intake.arrow import parse_parquet
+    from hushgrid.intake.arrow import parquet_batches
+    from hushgrid.intake.readings import collect
 
     given = [1e12 + 0.5, -1e12 - 0.5, 1e12 + 0.51, -1e12 - 0.51]
     zone = service(len(given))
@@ -558,7 +560,7 @@ def test_the_largest_amount_is_rounded_before_it_is_judged(tmp_path: Path, duckd
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    found = parse_parquet((tmp_path / "a.parquet").read_bytes())
+    found = collect(parquet_batches((tmp_path / "a.parquet").read_bytes()))
     assert (found.readings.wh.tolist(), found.malformed) == ([10**12, -(10**12)], 2)
     made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
     assert made.missing == 2

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 
 from hushgrid.curator.clock import WatchedClock
-from hushgrid.files.deployment import Http, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Http
 from hushgrid.operate.process import Process
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store

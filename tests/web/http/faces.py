@@ -13,10 +13,10 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
-from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger.records import ReleaseRecord

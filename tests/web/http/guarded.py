@@ -10,7 +10,7 @@ import httpx
 
 from hushgrid.audit.certificate import certify
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.operate.audit import terms_of
 from hushgrid.report.certificate import certificate_json
 from hushgrid.stores.clients import SCOPES, Client, ClientStore

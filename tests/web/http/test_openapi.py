@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import html
-import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,21 +57,6 @@ def test_the_service_describes_itself(url: str) -> None:
     assert set(answer.json()["paths"]) == {way.path for way in TABLE}
 
 
-def test_the_page_has_every_way_with_schema_and_example(url: str) -> None:
-    page, found = httpx.get(f"{url}/v1/docs").text, APP.openapi()
-    for path, methods in found["paths"].items():
-        assert f"<code>{path}</code>" in page
-        assert all(f'id="{one["operationId"]}"' in page for one in methods.values())
-    for name, schema in found["components"]["schemas"].items():
-        assert f'id="schema-{name}"' in page
-        assert "Attributes:" not in schema["description"]
-    assert "exact rate of the load." in page, "what the models say of their fields"
-    assert page.count("needs the scope operate") == 2
-    (text,) = re.findall("<pre[^>]*answer of GET /v1/price,[^>]*>(.*?)</pre>", page, re.DOTALL)
-    price = json.loads(html.unescape(text))
-    assert (price["zone"], price["currency"]) == ("elm-street", "EUR")
-
-
 def test_times_are_described_as_times() -> None:
     """Generated clients then have them as instants, not as texts."""
     found = APP.openapi()
@@ -98,7 +80,7 @@ def test_times_are_described_as_times() -> None:
 @pytest.mark.parametrize("way", TABLE, ids=lambda way: f"{way.method} {way.path}")
 def test_scripts_of_other_sites_read_what_is_public_and_no_more(way: Any, url: str) -> None:
     public = way.method == "GET" and not way.scopes and not way.session
-    public = public and way.path.startswith("/v1/") and way.path != "/v1/docs"
+    public = public and way.path.startswith("/v1/")
     asks = {"Origin": "https://site.example", "Access-Control-Request-Method": way.method}
     may = httpx.options(f"{url}{way.path}", headers=asks)
     assert (may.headers.get("access-control-allow-origin") == "*") == public

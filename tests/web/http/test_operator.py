@@ -27,12 +27,20 @@ from hushgrid import (
 )
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.curator import curator as curator_module
-from hushgrid.curator.curator import NO_SIZE, WAITS, Inside, Status, explanation, status_of, utc
+from hushgrid.curator.clock import utc
+from hushgrid.curator.status import (
+    NO_SIZE,
+    WAITS,
+    Inside,
+    Status,
+    explanation,
+    from_service,
+    status_of,
+)
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import prepare
-from hushgrid.operate.status import from_service
 from hushgrid.stores.ledger import open_store
 from hushgrid.web.http.operator import ZoneHealth, alerts
 from tests.curator.worlds import START, service
@@ -401,7 +409,7 @@ def test_a_ledger_that_cannot_be_read_says_nothing_of_its_place(
         def away(*_: Any, **__: Any) -> None:
             raise LedgerError(f"{tmp_path} is away.")
 
-        monkeypatch.setattr("hushgrid.operate.certificates.open_store", away)
+        monkeypatch.setattr("hushgrid.operate.process.open_store", away)
         answer = it.web.get("/v1/operator/certificate")
         assert answer.status_code == 503
         assert str(tmp_path) not in answer.text

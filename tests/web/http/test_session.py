@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import COOKIE, same_origin, session_cookie

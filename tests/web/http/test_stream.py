@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.curator.curator import PresentPrices, price
+from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.web.http import prices as stream
 from hushgrid.web.http import server as protocol
 from hushgrid.web.http.server import Server

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hushgrid.curator.ingest import UNKNOWN, Ingest
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.stores.meters.columns import Counts
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates

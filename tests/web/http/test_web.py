@@ -14,11 +14,12 @@ import httpx
 import pytest
 
 from hushgrid.curator import ingest as delivery
-from hushgrid.curator.curator import Status, utc
+from hushgrid.curator.clock import utc
 from hushgrid.curator.ingest import UNKNOWN, Ingest
+from hushgrid.curator.status import Status
 from hushgrid.errors import ConfigError, ServiceError
-from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import CountedPublisher
 from hushgrid.web.http.server import Server

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.curator.ingest import PAST, ROWS, Ingest
-from hushgrid.files.deployment import Http
 from hushgrid.files.readings import formats_by_media
+from hushgrid.files.settings import Http
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.stores.clients import Client, ClientStore, Senders

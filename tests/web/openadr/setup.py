@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http, OpenAdr, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.stores.ledger.records import ReleaseRecord

@@ -24,7 +24,7 @@ from toadr3.models import (
 )
 from toadr3.models.reportdata import ReportData
 
-from hushgrid.files.deployment import Mqtt
+from hushgrid.files.settings import Mqtt
 from hushgrid.stores.clients import KINDS
 from hushgrid.web.openadr.app import MqttEvents
 from hushgrid.web.openadr.objects import event_of

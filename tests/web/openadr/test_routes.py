@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hushgrid.curator.curator import utc
+from hushgrid.curator.clock import utc
 from hushgrid.stores.clients import SCOPES
 from hushgrid.stores.openadr import StoredObject, to_text
 from hushgrid.web.http.middleware import REPORT

@@ -15,8 +15,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import ConfigError
-from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.settings import Http, Mqtt, OpenAdr
 from hushgrid.operate import serve
 from hushgrid.stores.clients import KINDS, Client, ClientStore
 from hushgrid.web.mqtt import hang_up

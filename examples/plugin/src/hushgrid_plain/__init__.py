@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hushgrid.curator.curator import Publisher, utc
+from hushgrid.curator.clock import utc
+from hushgrid.curator.publishers import Publisher
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web.prices import Feed, Series
+from hushgrid.web.feeds import Feed, Series
 
 
 def lines(found: Series) -> bytes:

@@ -20,7 +20,6 @@ from hushgrid.curator.terms import changes_of, check_moves, unasked
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.intake.readings import Register
 from hushgrid.mechanism.noise import Noise, SecureNoise, Stepwise
 from hushgrid.model.zone import Tally, Zone
 from hushgrid.operate.batch import _expression as expression
@@ -31,7 +30,6 @@ from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import open_meters
 from hushgrid.stores.meters.columns import Expected as EachHouse
-from hushgrid.stores.meters.columns import IntervalSource, NoiseBlock
 from hushgrid.web.covariates import CovariateSources
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -226,39 +224,18 @@ class BatchReport:
 
 
 class SumsSource:
-    """The curator's source of closed intervals: those that were aggregated last.
+    """The sums that were aggregated last, which curators read in place of readings.
 
     Rosters and closed intervals are kept in the service's meter store, as if the readings had come
     there: its last closed interval is the second witness of what was published.
-
-    Args:
-        meters: The service's meter store.
     """
 
-    def __init__(self, meters: IntervalSource) -> None:
+    def __init__(self) -> None:
         self._sums: dict[tuple[str, int], Sums] = {}
-        self._meters = meters
 
     def fill(self, span: Aggregated) -> None:
         """Replace the sums by newly aggregated ones."""
         self._sums = span.sums
-
-    def open_zone(
-        self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
-    ) -> None:
-        """Fix a zone's roster and interval length [s] in the meter store."""
-        self._meters.open_zone(zone, meters, interval, registers)
-
-    def reopen(
-        self,
-        zone: str,
-        meters: Sequence[str],
-        interval: int,
-        begins: int = 0,
-        registers: Sequence[Register] = (),
-    ) -> None:
-        """Start another roster at `begins` [UTC s] in the meter store."""
-        self._meters.reopen(zone, meters, interval, begins, registers)
 
     def get(self, zone: str, start: int) -> Sums:
         """The sums of an interval."""
@@ -267,50 +244,6 @@ class SumsSource:
                 f"interval {start} of zone {zone!r} was not aggregated; run the batch from there."
             )
         return self._sums[zone, start]
-
-    def begin(self, zone: str, start: int, first: int) -> int:
-        """Fix the first interval that terms publish in the meter store."""
-        return self._meters.begin(zone, start, first)
-
-    def close(self, zone: str, start: int) -> None:
-        """Close an interval and all before it in the meter store, durably."""
-        self._meters.close(zone, start)
-
-    def last_closed(self, zone: str) -> int | None:
-        """Start of the last interval that the meter store closed [UTC s]."""
-        return self._meters.last_closed(zone)
-
-    def timeline(self) -> str | None:
-        """System identifier and timeline of the store's server; None: a file, or not known."""
-        return self._meters.timeline()
-
-    def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """None: no readings are received."""
-        del zone
-        return ()
-
-    def purge(self, zone: str, before: int) -> int:
-        """Nothing: what the meter store has received is for the service to delete."""
-        del zone, before
-        return 0
-
-    def noise_size(
-        self, zone: str, block: NoiseBlock, draw: Callable[[], int] | None
-    ) -> int | None:
-        """The size of a block's noise, from the meter store."""
-        return self._meters.noise_size(zone, block, draw)
-
-    def erase_noise(
-        self,
-        zone: str,
-        terms: str,
-        before: int | None = None,
-        *,
-        until: int,
-        other_terms: bool = False,
-    ) -> None:
-        """Erase the sizes of earlier blocks in the meter store, and their keys."""
-        self._meters.erase_noise(zone, terms, before, until=until, other_terms=other_terms)
 
 
 def run(
@@ -449,9 +382,8 @@ def _curators(
     now = float(job.first) if deployment.mode == "simulation" else clock.now()
     key = load(deployment.key)
     with ExitStack() as stack:
-        source = SumsSource(
-            stack.enter_context(open_meters(deployment.meters, deployment.block_key_folder))
-        )
+        source = SumsSource()
+        meters = stack.enter_context(open_meters(deployment.meters, deployment.block_key_folder))
         store = stack.enter_context(open_store(deployment.ledger))
         witnesses = stack.enter_context(open_witnesses(deployment))
         covariates = CovariateSources(services)
@@ -463,7 +395,7 @@ def _curators(
                     Curator.open(
                         service,
                         store,
-                        source,
+                        meters,
                         _noise(job, service),
                         key,
                         (),
@@ -473,6 +405,7 @@ def _curators(
                         begins=job.first,
                         witness=witnesses.of(service.id),
                         covariates=covariates.of(service.id),
+                        read=source.get,
                     )
                 )
                 for service in services

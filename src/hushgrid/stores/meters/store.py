@@ -9,8 +9,6 @@ one of each zone: a delivery that was acknowledged and is gone is noticed and lo
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -18,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +26,6 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from hushgrid._numbers import Int8s, Int32s, Ints
 from hushgrid.errors import HushgridError, MeterDamageError, MeterError, MeterRetryError
-from hushgrid.files.results import sync_folder
 from hushgrid.intake.readings import Register
 from hushgrid.stores.database import Database
 from hushgrid.stores.meters.block_keys import BlockKeys, seal, unseal
@@ -66,6 +63,9 @@ from hushgrid.stores.meters.tables import (
     file_of,
     find_zone,
     key_folder,
+    note_delivery,
+    noted_delivery,
+    opened,
 )
 
 log = logging.getLogger("hushgrid.meters")
@@ -113,7 +113,7 @@ class MeterStore:
             if self._opened is None:
                 try:
                     with ExitStack() as stack:
-                        self._opened = _opened(self._place, stack)
+                        self._opened = opened(self._place, stack)
                         self._stack = stack.pop_all()
                     folder = key_folder(self._place, self._key_folder)
                     self._keys = None if folder is None else BlockKeys(folder)
@@ -150,7 +150,7 @@ class MeterStore:
             add_zone(link, zone, HeldRoster(roster))
             key, held = _zone_row(link, zone)
             held.check_same(roster, zone)
-            note = _noted(self.open().path, zone)
+            note = noted_delivery(self.open().path, zone)
             gap = _noted_and_lost(link, note, key, held)
         if gap is not None:
             self._lose(zone, roster, gap)
@@ -275,7 +275,7 @@ class MeterStore:
                 if len(zone.intervals) > 2 * MOST_OPEN:
                     zone.forget(held.closed_end)
         if last is not None:
-            _note(self.open().path, name, *last)
+            note_delivery(self.open().path, name, *last)
         odd = codes == CONFLICTING
         if odd.any():
             self._disagreed(name, columns.house[odd], columns.start[odd])
@@ -526,39 +526,6 @@ def stored_rosters(place: str) -> dict[str, Roster]:
 # ---- the database
 
 
-def _opened(place: str, stack: ExitStack) -> Database:
-    """Open and lock a store."""
-    path = file_of(place)
-    if path is not None:
-        _make_folder(path.absolute().parent)
-        if not place.startswith("sqlite:"):
-            stack.callback(os.close, _lock(Path(place), path))
-    return stack.enter_context(Database(place if path is None else path, SCHEMA))
-
-
-def _make_folder(path: Path) -> None:
-    """Create a folder for its owner alone, with those above it, durably."""
-    if not path.is_dir():
-        _make_folder(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(path.parent)
-
-
-def _lock(place: Path, path: Path) -> int:
-    """Lock a store for this process until the descriptor is closed: two services with the same
-    readings and ledgers of their own would spend twice what each promises."""
-    name = place / "lock" if place.is_dir() else path.with_name(f"{path.name}.lock")
-    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise MeterError(
-            f"meter store {place} is in use by another process; stop that one first."
-        ) from None
-    return descriptor
-
-
 def _zone_row(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, HeldRoster]:
     row = find_zone(link, zone, lock=lock)
     if row is None:
@@ -631,34 +598,6 @@ def _loaded(link: Connection, name: str, key: int, zone: _Zone, opens: int) -> O
 # ---- what was acknowledged and is gone
 
 
-def _note_path(path: Path, zone: str) -> Path:
-    return path.with_name(f"{path.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
-
-
-def _note(path: Path | None, zone: str, opens: int, deliveries: int) -> None:
-    """Note the last delivery outside an SQLite file: a log that is cut short loses its end.
-
-    Not synced: after a power cut an older note finds less, and is never wrong.
-    """
-    if path is not None:
-        with suppress(OSError):
-            file = os.open(_note_path(path, zone), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.pwrite(file, b"%20d %10d\n" % (opens, deliveries), 0)
-            finally:
-                os.close(file)
-
-
-def _noted(path: Path | None, zone: str) -> tuple[int, int] | None:
-    """The interval and the number of the last delivery that was noted."""
-    try:
-        note = b"" if path is None else _note_path(path, zone).read_bytes()
-        opens, deliveries = map(int, note.split())
-    except (OSError, ValueError):
-        return None
-    return opens, deliveries
-
-
 def _noted_and_lost(
     link: Connection, note: tuple[int, int] | None, key: int, held: HeldRoster
 ) -> int | None:
@@ -688,7 +627,7 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
     """
     path, problems = file_of(place), dict[str, list[str]]()
     # before the readings: what is stored meanwhile is not missed
-    notes = {zone: _noted(path, zone) for zone in stored_rosters(place)}
+    notes = {zone: noted_delivery(path, zone) for zone in stored_rosters(place)}
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
     with reading, reading.read() as link:
         for zone in sorted({*notes, *published}):

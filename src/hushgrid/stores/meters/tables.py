@@ -8,6 +8,10 @@ that is not in the database.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from sqlalchemy import (
@@ -29,7 +33,8 @@ from sqlalchemy import (
 )
 
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.stores.database import Schema, is_postgres
+from hushgrid.files.results import sync_folder
+from hushgrid.stores.database import Database, Schema, is_postgres
 from hushgrid.stores.meters.columns import HeldRoster, Roster
 
 _TABLES = MetaData()
@@ -198,3 +203,89 @@ def key_folder(place: str, folder: Path | None) -> Path | None:
     if folder is not None or (file := file_of(place)) is None:
         return folder
     return file.with_name(f"{file.name}.keys")
+
+
+# ---- beside a file: its lock, and notes of what was stored
+
+
+def opened(place: str, stack: ExitStack) -> Database:
+    """Open and lock a store.
+
+    Args:
+        place: Its place.
+        stack: Holds the lock and the connections.
+
+    Returns:
+        The database.
+    """
+    path = file_of(place)
+    if path is not None:
+        _make_folder(path.absolute().parent)
+        if not place.startswith("sqlite:"):
+            stack.callback(os.close, _lock(Path(place), path))
+    return stack.enter_context(Database(place if path is None else path, SCHEMA))
+
+
+def _make_folder(path: Path) -> None:
+    """Create a folder for its owner alone, with those above it, durably."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(path.parent)
+
+
+def _lock(place: Path, path: Path) -> int:
+    """Lock a store for this process until the descriptor is closed: two services with the same
+    readings and ledgers of their own would spend twice what each promises."""
+    name = place / "lock" if place.is_dir() else path.with_name(f"{path.name}.lock")
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise MeterError(
+            f"meter store {place} is in use by another process; stop that one first."
+        ) from None
+    return descriptor
+
+
+def _note_path(path: Path, zone: str) -> Path:
+    return path.with_name(f"{path.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
+
+
+def note_delivery(path: Path | None, zone: str, opens: int, deliveries: int) -> None:
+    """Note the last delivery outside an SQLite file: a log that is cut short loses its end.
+
+    Not synced: after a power cut an older note finds less, and is never wrong.
+
+    Args:
+        path: The store's file; None: a server.
+        zone: The zone.
+        opens: The interval of the delivery [UTC s].
+        deliveries: How many that interval has.
+    """
+    if path is not None:
+        with suppress(OSError):
+            file = os.open(_note_path(path, zone), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, b"%20d %10d\n" % (opens, deliveries), 0)
+            finally:
+                os.close(file)
+
+
+def noted_delivery(path: Path | None, zone: str) -> tuple[int, int] | None:
+    """Read the note of the last delivery.
+
+    Args:
+        path: The store's file; None: a server.
+        zone: The zone.
+
+    Returns:
+        Its interval [UTC s], and how many that interval has; None without a note.
+    """
+    try:
+        note = b"" if path is None else _note_path(path, zone).read_bytes()
+        opens, deliveries = map(int, note.split())
+    except (OSError, ValueError):
+        return None
+    return opens, deliveries

@@ -30,13 +30,13 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hushgrid import __version__
 from hushgrid.curator.clock import Clock, SystemClock
-from hushgrid.curator.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
-from hushgrid.files.mappings import NO_MAPPINGS
+from hushgrid.curator.status import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
+from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
-from hushgrid.web.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
+from hushgrid.web.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional
 from hushgrid.web.http.languages import ENGLISH, NAMES, catalogue, preferred_language
 from hushgrid.web.http.middleware import (
     BY_SESSION,
@@ -305,74 +305,6 @@ def _add_description(app: App) -> None:
     @app.get("/v1/openapi.json", summary="This description.", response_model=dict[str, Any])
     async def openapi() -> Response:
         return JSONResponse(app.openapi(), headers={"Cache-Control": HOUR})
-
-    @app.get(
-        "/v1/docs",
-        summary="This description as a page.",
-        response_class=Response,
-        responses={200: {"content": {"text/html": {}}}},
-    )
-    async def docs() -> Response:
-        return html_page(_docs(app.openapi()), HOUR)
-
-
-_EXAMPLES: dict[str, Any] = {
-    "zone": "elm-street", "currency": "EUR", "unit": "EUR/kWh", "interval_s": 900,
-    "secret": "interval", "price": 0.2614, "total": 0.2614, "low": 0.2487, "high": 0.2741,
-    "source": "readings", "start": "2026-01-05T18:00:00Z", "end": "2026-01-05T18:15:00Z",
-    "state": "publishing",
-}  # fmt: skip
-
-
-def _docs(description: dict[str, Any]) -> str:
-    """The description as a page, with the style of the pages."""
-    schemas = description["components"]["schemas"]
-
-    def kind(schema: dict[str, Any]) -> Markup:
-        if name := schema.get("$ref", "").rpartition("/")[2]:
-            return Markup('<a href="#schema-{0}">{0}</a>').format(name)
-        if alternatives := schema.get("anyOf") or schema.get("oneOf"):
-            return Markup(" or ").join(map(kind, alternatives))
-        if values := schema.get("enum"):
-            return Markup(", ").join(Markup("<code>{}</code>").format(value) for value in values)
-        if schema.get("type") == "array":
-            return Markup("list of {}").format(kind(schema.get("items", {})))
-        return Markup("{}").format(schema.get("format") or schema.get("type", "any"))
-
-    def example(schema: dict[str, Any], name: str = "") -> Any:
-        if ref := schema.get("$ref", "").rpartition("/")[2]:
-            return example(schemas[ref])
-        if name in _EXAMPLES or "default" in schema:
-            return _EXAMPLES.get(name, schema.get("default"))
-        if alternatives := schema.get("anyOf") or schema.get("oneOf"):
-            return example(alternatives[0], name)
-        if schema.get("type") == "array":
-            return [example(schema.get("items", {}), name)]
-        if fields := schema.get("properties"):
-            return {field: example(subschema, field) for field, subschema in fields.items()}
-        usual = {"string": name or "text", "number": 0.5, "integer": 1, "boolean": False}
-        times = {"date-time": "2026-01-05T18:00:00Z"}
-        if values := schema.get("enum"):
-            return values[0]
-        return times.get(schema.get("format", ""), usual.get(schema.get("type", ""), {}))
-
-    def needs(operation: dict[str, Any]) -> str:
-        scope_lists = [
-            scope_list
-            for requirement in operation.get("security", ())
-            for scope_list in requirement.values()
-        ]
-        scopes = sorted({scope for scope_list in scope_lists for scope in scope_list})
-        return f"needs the scope {' or '.join(scopes)}" if scopes else "for anyone"
-
-    environment = TEMPLATES.overlay()
-    environment.filters = TEMPLATES.filters | {
-        "kind": kind,
-        "needs": needs,
-        "example": lambda schema: json.dumps(example(schema), indent=2, ensure_ascii=False),
-    }
-    style = (HERE / "static" / "style.css").read_text("utf-8")
-    return environment.get_template("docs.html").render(description, style=style)
 
 
 # ---- pages

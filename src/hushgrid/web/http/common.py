@@ -9,11 +9,8 @@ depends on values and is in neither part.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
 import math
-import re
 import time
 from collections import Counter as Counts
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -35,12 +32,13 @@ from prometheus_client import (
 )
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from hushgrid.curator.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.curator.ingest import Receipt
+from hushgrid.curator.publishers import PresentPrices, Publisher
+from hushgrid.curator.status import IN_DOUBT, Status
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.stores.ledger.records import ReleaseRecord
@@ -425,27 +423,6 @@ def conditional(
         return Response(status_code=304, headers=headers)
     response = Response(body, 200, headers, media)
     return InParts(response) if len(body) > PART else response
-
-
-def html_page(text: str, cache: str | None = None) -> Response:
-    """Make the answer with a page whose only resources are its own styles and pictures.
-
-    Args:
-        text: the page.
-        cache: value of Cache-Control, if it may be cached.
-
-    Returns:
-        The response, whose policy allows these alone.
-    """
-    styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
-    sources = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
-    policy = (
-        f"default-src 'none'; style-src {sources}; img-src data:; frame-ancestors 'none';"
-        " base-uri 'none'; form-action 'none'"
-    )
-    headers = {"Content-Security-Policy": policy, **({"Cache-Control": cache} if cache else {})}
-    return HTMLResponse(text, headers=headers)
 
 
 COOKIE = "hushgrid_session"

@@ -6,7 +6,10 @@ than the readings themselves. No answer may be cached.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,10 +18,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse, Response
 
 from hushgrid.belief.filter import Expectations
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import (
+from hushgrid.curator.clock import Clock, utc
+from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
+from hushgrid.curator.promise import promise_content
+from hushgrid.curator.status import (
     NO_SIZE,
     OLD,
     STEPPED,
@@ -27,16 +33,13 @@ from hushgrid.curator.curator import (
     Inside,
     Status,
     explanation,
-    utc,
 )
-from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.curator.promise import promise_content
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.meters.columns import Interval
-from hushgrid.web.http.common import RETRY, Refusal, ZoneStates, html_page
+from hushgrid.web.http.common import RETRY, Refusal, ZoneStates
 from hushgrid.web.http.middleware import BY_SESSION, scopes
 from hushgrid.web.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.web.http.prices import ZoneName, requested_zone
@@ -527,4 +530,16 @@ def add_operator(
             return values
         from hushgrid.report.certificate import certificate_page
 
-        return html_page(await to_thread.run_sync(certificate_page, values))
+        return _html_page(await to_thread.run_sync(certificate_page, values))
+
+
+def _html_page(text: str) -> Response:
+    """The answer with a page whose only resources are its own styles and pictures."""
+    styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    policy = (
+        f"default-src 'none'; style-src {sources}; img-src data:; frame-ancestors 'none';"
+        " base-uri 'none'; form-action 'none'"
+    )
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})

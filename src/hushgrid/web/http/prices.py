@@ -25,28 +25,20 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import price, utc
+from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.promise import promise_json, tradeoff_json
+from hushgrid.curator.publishers import price
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.extensions import by_key
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.web.http import models
-from hushgrid.web.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
-from hushgrid.web.http.languages import translate
-from hushgrid.web.http.middleware import caller_name, page_answer
-from hushgrid.web.http.models import OF_ZONE, refusals
-from hushgrid.web.prices import (
+from hushgrid.web.feeds import (
     CSV,
     JSON,
     LIMIT,
     MOST,
     USUAL,
     Feed,
-    History,
-    Page,
-    Pages,
     PriceRange,
     csv,
     emhass,
@@ -55,6 +47,12 @@ from hushgrid.web.prices import (
     octopus,
     prices,
 )
+from hushgrid.web.http import models
+from hushgrid.web.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
+from hushgrid.web.http.languages import translate
+from hushgrid.web.http.middleware import caller_name, page_answer
+from hushgrid.web.http.models import OF_ZONE, refusals
+from hushgrid.web.prices import History, Page, Pages
 
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections
 QUEUE = 16  # events a listener may be behind

@@ -27,8 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.apart import batches_apart, limited
-from hushgrid.files.mappings import BUILT_IN, mapping_named
-from hushgrid.files.readings import format_by, formats_by_media
+from hushgrid.files.readings import BUILT_IN, format_by, formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.web.http.common import RETRY, Metrics, Refusal

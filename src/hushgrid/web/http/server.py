@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import Http
+from hushgrid.files.settings import Http
 from hushgrid.web.http.common import ERRORS, RETRY, problem
 from hushgrid.web.http.middleware import FORM, BodyLimit, SecurityHeaders, security_headers
 from hushgrid.web.tokens import sender_network

@@ -29,9 +29,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
 from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import PresentPrices
+from hushgrid.curator.publishers import PresentPrices
 from hushgrid.errors import AccessError, VtnError
-from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.settings import Mqtt, OpenAdr
 from hushgrid.stores.clients import OPENADR, Grant
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
@@ -578,7 +579,7 @@ class Vtn:
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._notify_release, local=True)
+            self._unwatch = self._history.watch(self._notify_release)
             self._renotify()
         return self
 

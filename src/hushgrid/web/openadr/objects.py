@@ -25,10 +25,11 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
-from hushgrid.curator.clock import Clock
-from hushgrid.curator.curator import price, utc
+from hushgrid.curator.clock import Clock, utc
+from hushgrid.curator.publishers import price
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import Charges, ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.settings import Charges
 from hushgrid.stores.clients import Grant
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.openadr import (
