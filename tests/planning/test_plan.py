@@ -33,7 +33,7 @@ from hushgrid.lab.simulation import Mechanism, fold
 from hushgrid.lab.simulation import days as simulated_days
 from hushgrid.mechanism.policy import Even, PerStep
 from hushgrid.planning.planner import Plan
-from hushgrid.planning.tradeoff import check_error, endless_leakage, sensitivity
+from hushgrid.planning.tradeoff import endless_leakage, sensitivity
 from tests.examples import examples
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
@@ -191,7 +191,7 @@ def test_repeated_for_ever() -> None:
     assert endless_leakage(stuck, (*world[:2], [never], world[3])) == math.inf
 
 
-def test_sensitivity_tables_and_targets() -> None:
+def test_sensitivity_tables() -> None:
     world = street()
     asked = {"secret": "interval", "epsilon": 0.8, "rho": 0.2, "terms": Policy(1.0, horizon=12)}
     found = plan(*world, **asked)  # type: ignore[arg-type]
@@ -203,11 +203,6 @@ def test_sensitivity_tables_and_targets() -> None:
         (c.error for c in cells["houses"]), reverse=True
     )
     assert cells["eta"][0].error <= cells["eta"][-1].error
-    check_error(world, found, asked, found.prospect.share() * 1.01)
-    with pytest.raises(
-        PlanError, match=r"is asked, most of it from .*; (epsilon = |\d+ such houses)"
-    ):
-        check_error(world, found, asked, found.prospect.share() / 4)
 
 
 @pytest.mark.parametrize(

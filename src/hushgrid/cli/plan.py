@@ -63,9 +63,6 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    within: Annotated[
-        float | None, typer.Option(help="Refuse an expected error above this share of the load.")
-    ] = None,
     tables: Annotated[bool, typer.Option(help="What another eta, epsilon or size costs.")] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure and report.html.")] = None,
     seed: common.Seed = 1,
@@ -136,8 +133,6 @@ def plan(
     with common.progress("planning", dials if dials > 1 else None) as tick:
         result = make_plan(*world, **request)
         tick()
-        if within is not None:
-            options.check_error(world, result, request, within)
         cells = options.sensitivity(world, result, request, tick) if tables else {}
     endless = result.leakage
     if not result.running and secret != "window":

@@ -1,8 +1,8 @@
 """What a cheaper or stronger promise would cost, from public models alone.
 
-`sensitivity` plans again with one parameter changed; `check_error` refuses a plan with too much
-error; `tradeoff` gives the error of the price against the promise, a curve for each trust eta.
-Curves share the work that does not depend on the promise.
+`sensitivity` plans again with one parameter changed; `tradeoff` gives the error of the price
+against the promise, a curve for each trust eta. Curves share the work that does not depend on the
+promise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import is_real
 from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.accounting.temporal import (
     contradicted,
@@ -128,47 +127,6 @@ def _contradict(base: Plan, models: Sequence[OccupancyModel], run: Endless) -> b
     )
     total = leakage_under_models(models, base.losses, base.policy.schedule.lengths).total
     return bool((contradictions | contradicted(total, base.losses)).any())
-
-
-def check_error(world: ZoneTerms, base: Plan, request: Mapping[str, Any], error: float) -> None:
-    """Refuse a plan with more error than a share of the load, and name the alternatives.
-
-    Args:
-        world: Zone, tariff, models and consumption.
-        base: The plan.
-        request: The keyword arguments `plan` made it from.
-        error: The largest error allowed, as a share of the load.
-
-    Raises:
-        PlanError: If the plan's expected error is larger, or `error` is not positive.
-    """
-    share_rho = _rho(request)
-    if not (is_real(error) and error > 0):
-        raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
-    share = base.prospect.share(share_rho)
-    if share <= error:
-        return
-    could = []
-    epsilon = base.epsilon
-    for _ in range(8):
-        epsilon *= max(share / error, 1.05)
-        rival = plan(*world, **{**request, "epsilon": epsilon})
-        share = rival.prospect.share(share_rho)
-        if share <= error:
-            could.append(f"epsilon = {epsilon:.3g} would give {share:.2%}")
-            break
-    n = world[0].n_houses
-    times = next(
-        (k for k in np.geomspace(1, 1e4, 81) if base.prospect.share(share_rho, k) <= error), None
-    )
-    if times is not None:
-        could.append(f"{round(n * times)} such houses instead of {n} would meet it")
-    reason = "noise" if base.prospect.noise.mean() > base.prospect.cut.mean() else "the clamp"
-    raise PlanError(
-        f"the expected error is {base.prospect.share(share_rho):.2%} of the load where"
-        f" {error:.2%} is asked, most of it from {reason};"
-        f" {' or '.join(could) if could else 'no epsilon or zone size tried meets it'}."
-    )
 
 
 ETAS = (0.0, 0.05, 1.0)
