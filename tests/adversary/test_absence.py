@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hushgrid.accounting.composition import auc_bound
-from hushgrid.adversary.absence import Absence, NoiseBlocks, absences
+from hushgrid.adversary.attack import Absence, NoiseBlocks, absences
 from hushgrid.cli import main
 from hushgrid.errors import ModelError
 

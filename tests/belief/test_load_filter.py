@@ -20,7 +20,7 @@ from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.belief.followed import _WIDTH_LAW, SPREAD, EarlierRelease, EvenDays, FollowedKnowledge
 from hushgrid.belief.load_filter import KNOTS, SPREADS, LoadFilter, SeenLoads, Spreads
 from hushgrid.belief.rate_interval import posterior_interval
-from hushgrid.model.shape import LoadShape
+from hushgrid.model.consumption import LoadShape
 from hushgrid.model.zone import Covariate
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -16,7 +16,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
-from hushgrid.model.shape import LoadShape
+from hushgrid.model.consumption import LoadShape
 from hushgrid.operate.template import (
     WINDOWS,
     NewZone,

@@ -14,9 +14,7 @@ from scipy.stats import multivariate_normal
 
 from hushgrid.errors import PolicyError
 from hushgrid.lab import paper
-from hushgrid.lab.bench import METHODS
-from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
-from hushgrid.lab.transforms import (
+from hushgrid.lab.baselines import (
     _Estimator,
     choose_k,
     day_law,
@@ -25,6 +23,8 @@ from hushgrid.lab.transforms import (
     haar,
     wavelet_sensitivity,
 )
+from hushgrid.lab.bench import METHODS
+from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
 
 EPSILON = 0.5
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.lab import paper
+from hushgrid.lab.baselines import WEVENT, Distribution
 from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
-from hushgrid.lab.wevent import WEVENT, Distribution
 
 
 @given(st.integers(1, 9), st.lists(st.booleans(), min_size=1, max_size=60), st.floats(0.01, 5))

@@ -13,6 +13,14 @@ from hypothesis import strategies as st
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.errors import PolicyError
+from hushgrid.lab.baselines import (
+    FOURIER,
+    WAVELET,
+    WEVENT,
+    WEVENT_ABSORPTION,
+    Absorption,
+    Distribution,
+)
 from hushgrid.lab.bench import AHEAD, HELD, ROLLING_MEAN_NOISY, Bench, WindowNoise, methods_with
 from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world
@@ -29,8 +37,6 @@ from hushgrid.lab.methods import (
     Ready,
 )
 from hushgrid.lab.rolling import DailySums
-from hushgrid.lab.transforms import FOURIER, WAVELET
-from hushgrid.lab.wevent import WEVENT, WEVENT_ABSORPTION, Absorption, Distribution
 from hushgrid.report.comparison import comparison_json
 from tests.lab.day_source import T, U, source
 

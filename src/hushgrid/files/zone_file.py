@@ -68,9 +68,8 @@ from hushgrid.mechanism.policy import (
     Schedule,
     per_step,
 )
-from hushgrid.model.consumption import Elasticity
+from hushgrid.model.consumption import Elasticity, LoadShape
 from hushgrid.model.laws import ClampAt
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import Covariate, Scenario, Tariff
 
 MOST_HOUSES = 10_000_000  # of a service's zone

@@ -15,6 +15,7 @@ from hushgrid.belief.posterior import SHAPES
 from hushgrid.belief.rate_interval import LEVEL, posterior_interval
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.lab.attack import Watcher
+from hushgrid.lab.baselines import FOURIER, WAVELET, WEVENT, WEVENT_ABSORPTION
 from hushgrid.lab.battery import POWER, RULES, Battery, hide
 from hushgrid.lab.datasets import DaySource, ReadingDay, Recorded
 from hushgrid.lab.methods import (
@@ -44,8 +45,6 @@ from hushgrid.lab.rolling import (
     flat_load,
     yesterday,
 )
-from hushgrid.lab.transforms import FOURIER, WAVELET
-from hushgrid.lab.wevent import WEVENT, WEVENT_ABSORPTION
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
 from hushgrid.planning.expected_error import RHO

@@ -33,10 +33,9 @@ from hushgrid.belief.followed import PUT_BACK, usual_parts
 from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import EstimatorRule, Policy
-from hushgrid.model.consumption import Consumption
+from hushgrid.model.consumption import Consumption, LoadShape
 from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import Tariff, optimal_rate, relative_to
 from hushgrid.planning.task import Secret
 

@@ -32,8 +32,16 @@ from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, ZoneTerms
 from hushgrid.planning.clamp import MOST_CUT, choose_clamp
 from hushgrid.planning.expected_error import RHO, Prospect, bill_change, block_filter, prospect
-from hushgrid.planning.schedules import borders, spread
-from hushgrid.planning.task import ROUNDING, Secret, Task, ZoneModels, loss_classes, spending
+from hushgrid.planning.task import (
+    ROUNDING,
+    Secret,
+    Task,
+    ZoneModels,
+    borders,
+    loss_classes,
+    spending,
+    spread,
+)
 from hushgrid.planning.windows import WindowOption, promise_words, window_policy
 
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgrid._numbers import Floats
-from hushgrid.adversary.absence import Absence
-from hushgrid.adversary.attack import Attack
+from hushgrid.adversary.attack import Absence, Attack
 from hushgrid.report._figures import day_line, light_grid, panels, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Score
