@@ -72,7 +72,7 @@ class _Zone:
     def publish(self, t: int) -> None:
         """Release t, of an interval of its own: a second release of one would not be sent."""
         from hushgrid.mechanism.release import Release
-        from hushgrid.stores.ledger.records import ReleaseRecord
+        from hushgrid.stores.ledger.entries import ReleaseRecord
 
         end = int(time.time()) // 900 * 900 + 900 * (t - 1)
         fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)

@@ -50,7 +50,14 @@ OPTIONAL = {
     "gap": {"heads", "least"},
     "resume": {"account", "until", "windows"},
 }  # fmt: skip
+BEGINNINGS = ("digest", "first", "houses")  # of terms: not in their digest
 COSTS = ("scale", "epsilon", "epsilon_any", "put_back")
+
+
+UNSEEN = (
+    "not checked: what zone, occupancy, consumption and roster of terms are digests of (the service"
+    " file says it; hushgrid audit compares)"
+)
 
 
 class BadRecordError(Exception):
@@ -107,6 +114,23 @@ def digest_of(record):
         canonical(record["body"]),
     )
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def terms_digest(body):
+    """SHA-256 over what terms state whenever they begin: it is in each of their releases."""
+    stated = {name: part for name, part in body.items() if name not in BEGINNINGS}
+    stated["models"] = [
+        {
+            **model,
+            "chains": [
+                {name: part for name, part in chain.items() if name != "law"}
+                for chain in model["chains"]
+            ],
+        }
+        for model in body.get("models", [])
+    ]
+    text = canonical({"format": "hushgrid-terms/3", **stated})
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_signature(key, record):
@@ -486,6 +510,7 @@ class Chain:
         later = body["first"] * body["seconds"] >= self.reach
         need(later, "terms begin before what is published ends")
         need(self.gap is None, "terms while a gap is not booked")
+        need(body["digest"] == terms_digest(body), "its digest is not that of what terms state")
         interval = promised(body, "interval")
         need((interval is None) == ("models" not in body), "models without a promise, or without")
         need(interval is None or 0 < interval < math.inf, "no promise about an interval")
@@ -674,7 +699,7 @@ def verify(lines, key=None, heads=()):
         return False, f"bad: line {n + 1}: {why}"
     signed = "checked" if Ed25519PublicKey else "NOT checked (cryptography is not installed)"
     ends = "; ".join(f"{chain.zone} {chain.seq} {chain.head}" for chain in chains)
-    return True, f"good: {n} records, signatures {signed}; {ends}"
+    return True, f"good: {n} records, signatures {signed}; {ends}; {UNSEEN}"
 
 
 def main():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hushgrid.stores.ledger.records import (
+from hushgrid.stores.ledger.entries import (
     ChargeRecord,
     GapRecord,
     GenesisRecord,
@@ -14,6 +14,7 @@ from hushgrid.stores.ledger.records import (
     ResumeRecord,
     TermsRecord,
     TransferRecord,
+    terms_name,
 )
 
 
@@ -22,7 +23,7 @@ def _body(make: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
 
 
 def terms_of(
-    digest: str,
+    laws: str,
     first: int,
     seconds: int,
     *,
@@ -32,7 +33,7 @@ def terms_of(
     steps: int = 96,
     **more: Any,
 ) -> TermsRecord:
-    """Terms of that name; what they say of the zone does not matter."""
+    """Terms with laws of that digest; what they say of the zone does not matter."""
     promise: dict[str, Any] = {"secret": "step", "epsilon": 0.5, "eta": 1.0 if eta is None else eta}
     if interval is not None:
         promise |= {"secret": "interval", "epsilon": interval}
@@ -42,11 +43,13 @@ def terms_of(
         "zone": "01" * 32,
         "tariff": {"alpha": 1.0, "beta": 2.0},
         "occupancy": "02" * 32,
-        "consumption": "03" * 32,
+        "consumption": laws,
         "promise": promise,
         "plan": {"blocks": [[1, 0.5, steps]]},
+        **more,
     }
-    return TermsRecord(digest, first, seconds, **(stated | more))
+    record = TermsRecord("", first, seconds, **stated)
+    return replace(record, digest=terms_name(record.to_body()))
 
 
 genesis, terms, charge = _body(GenesisRecord), _body(terms_of), _body(ChargeRecord)

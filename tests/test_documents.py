@@ -13,9 +13,11 @@ DOCS = ROOT / "docs"
 GENERATED = {"api.md", "commands.md", "files.md", "http.md"}
 PAGES = {
     page.name: page for page in sorted(DOCS.glob("*.md")) if page.name not in GENERATED
-}  # a proof is as long as it has to be
+}  # a proof is as long as it has to be, its paragraphs are not
+PROOFS = {page.name: page for page in sorted((DOCS / "proofs").glob("*.md"))}
 TEXTS = {"README.md": ROOT / "README.md"} | PAGES
 LINES, PARAGRAPH, CELL = 150, 600, 40  # six lines of 100 characters; words
+PROVED = 900  # characters of a paragraph of a proof: six of the lines that a page has
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 # what the ledger calls its record of the rules, and what an audit checks, are the words of a format
 PRIVATE = {"epoch": (), "horizon": (), "terms": ("ledger.md", "nomenclature.md")}
@@ -54,6 +56,13 @@ def test_paragraphs_and_cells_are_short(name: str) -> None:
     assert not long, f"{name}: paragraphs of more than {PARAGRAPH} characters: {long}"
     wide = [cell[:80] for row in rows(text) for cell in row if len(cell.split()) > CELL]
     assert not wide, f"{name}: cells of more than {CELL} words: {wide}"
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_paragraphs_of_proofs_are_short(name: str) -> None:
+    text = PROOFS[name].read_text(encoding="utf-8")
+    long = [one[:80] for one in paragraphs(text) if len(one) > PROVED]
+    assert not long, f"{name}: paragraphs of more than {PROVED} characters: {long}"
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "api.md", "files.md", "http.md"])

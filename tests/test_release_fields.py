@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from hushgrid.audit.evidence import from_recording
 from hushgrid.stores.ledger.records import NOTHING, seal
-from hushgrid.stores.ledger.records import ReleaseRecord, check_body
+from hushgrid.stores.ledger.entries import ReleaseRecord, check_body
 from hushgrid.mechanism.release import Release
 from hushgrid.adversary.attack import Recording
 from hushgrid.files.models import load_trace, save_trace

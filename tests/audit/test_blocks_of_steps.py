@@ -27,7 +27,7 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger
-from tests.audit.zones import STAY, in_blocks, ledger, releases, renamed, terms
+from tests.audit.zones import STAY, in_blocks, ledger, named, releases, renamed, terms
 from tests.stores.ledger.ledgers import lines_of
 
 
@@ -163,7 +163,8 @@ def golden(lengths: Sequence[int], **more: Any) -> Terms:
     theta = OccupancyModel.factored([[0.7, 0.3]], [[STAY]])
     zone, steps = terms((1000,), **more), sum(lengths)
     schedule = Blocks(tuple(lengths), (0.5,) * len(lengths))
-    return replace(zone, models=(theta,), policy=Policy(0.5, horizon=steps, schedule=schedule))
+    policy = Policy(0.5, horizon=steps, schedule=schedule)
+    return named(replace(zone, models=(theta,), policy=policy))
 
 
 def audited(tmp_path: Path, zone: Terms, made: Sequence[Release] | None = None) -> Certificate:

@@ -176,9 +176,6 @@ def test_an_export_and_its_terms(
         "model guess": "made up & told",
         "laws of houses 0": "measured by nobody <b>",
     }
-    book.write_bytes(lines_of(ledger(own)))
-    code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
-    assert (code, json.loads(out)["verdict"]) == (0, "passed")
     book.write_bytes(lines_of(ledger(terms(epsilon=0.4))))
     code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
     values = json.loads(out)

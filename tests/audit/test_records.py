@@ -26,6 +26,7 @@ from tests.audit.zones import (
     BEFORE,
     certain_big_house,
     ledger,
+    named,
     releases,
     renamed,
     story,
@@ -269,7 +270,7 @@ def test_15_15_is_noted_and_fails_nobody(tmp_path: Path) -> None:
 
 def test_rates_of_estimates_are_not_held_against_the_noisy_load(tmp_path: Path) -> None:
     zone = terms()
-    zone = replace(zone, policy=replace(zone.policy, publish="estimate"))
+    zone = named(replace(zone, policy=replace(zone.policy, publish="estimate")))
     assert audited(tmp_path, ledger(zone), zone).verdict == "passed"
 
     def change(state: State, one: Release) -> Release:
@@ -282,7 +283,7 @@ def test_rates_of_estimates_are_not_held_against_the_noisy_load(tmp_path: Path) 
 def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
     """The noisy load is sound, but the estimate beside it is not the public's: a way round."""
     zone = terms()
-    zone = replace(zone, policy=replace(zone.policy, publish="estimate"))
+    zone = named(replace(zone, policy=replace(zone.policy, publish="estimate")))
 
     def change(state: State, one: Release) -> Release:
         if one.t != 6 or one.estimate is None:

@@ -21,7 +21,7 @@ from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from tests.audit.zones import SMALL, ledger, releases, terms, week_of
+from tests.audit.zones import SMALL, ledger, named, releases, terms, week_of
 from tests.stores.ledger.ledgers import lines_of
 
 
@@ -130,7 +130,7 @@ def test_a_release_without_a_bound_gets_its_certificate(
     900 Wh each is a load that only an occupied home can have.
     """
     policy = Policy(0.5, horizon=3, on_empty="publish_exact", **rules)
-    given = replace(terms((1000, 1000)), models=models, policy=policy)
+    given = named(replace(terms((1000, 1000)), models=models, policy=policy))
     made = fixed(given, [wh] * 2, 3)
     assert [one.epsilon for one in made] == [math.inf] * 3
     book = tmp_path / "ledger.ndjson"

@@ -46,7 +46,23 @@ def terms(
     )
     made = {"epsilon": 0.5, "eta": 0.0, **policy}
     zone = Zone(name, list(bounds))
-    return Terms(zone, Tariff(1.0, 62.5), (theta,), f, Policy(horizon=horizon, **made), **more)
+    return named(
+        Terms(zone, Tariff(1.0, 62.5), (theta,), f, Policy(horizon=horizon, **made), **more)
+    )
+
+
+def named(given: Terms, steps: int | None = None) -> Terms:
+    """The terms under the digest that their record has; their plan may repeat after so many
+    steps."""
+    return replace(given, name=recorded(given, 1, steps)["digest"])
+
+
+def recorded(given: Terms, first: int, steps: int | None = None) -> dict[str, Any]:
+    """The body of the record of the terms."""
+    turn = given.policy.horizon if steps is None else steps
+    houses = "".join(f"{house:012x}" for house in range(given.zone.n_houses))
+    laws = replace(given, name=None).first_state().digest
+    return bodies.terms(laws, first=first, seconds=900, steps=turn, houses=houses)
 
 
 def certain_big_house() -> Terms:
@@ -94,14 +110,11 @@ def story(
 ) -> list[tuple[str, dict[str, Any]]]:
     """Genesis, terms and the releases; the terms begin with the zone's step `first`, counted from
     START on, and repeat after their horizon or so many steps."""
-    digest, first = given.first_state().digest, BEFORE + first
-    turn = given.policy.horizon if steps is None else steps
+    first = BEFORE + first
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
-    houses = "".join(f"{house:012x}" for house in range(given.zone.n_houses))
-    stated = bodies.terms(digest, first=first, seconds=900, steps=turn, houses=houses)
-    told.append(("terms", stated))
+    told.append(("terms", recorded(given, first, steps)))
     for one in made:
         body = bodies.release(one, mode="simulation", first=first, **times(first + one.t - 1))
         told.append(("release", dict(body)))
@@ -115,7 +128,7 @@ def ledger(given: Terms, made: Sequence[Release] | None = None, **more: Any) -> 
 
 
 def renamed(given: Terms, name: str) -> Terms:
-    return replace(given, zone=Zone(name, given.zone.bound))
+    return named(replace(given, zone=Zone(name, given.zone.bound)))
 
 
 SMALL = """
@@ -149,7 +162,7 @@ periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
 def in_blocks() -> Terms:
     """A day of blocks of steps with a budget that ends within it."""
     schedule = Blocks((4, 8, 2, 6, 1, 3), (0.6, 0.5, 0.6, 0.4, 0.3, 0.6))
-    return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
+    return named(replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule)))
 
 
 def week_of(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:

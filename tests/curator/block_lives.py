@@ -19,7 +19,8 @@ from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold
-from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import MeterStore

@@ -14,11 +14,9 @@ from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger.records import (
-    Head,
-    LedgerState,
-    ReleaseRecord,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.records import Head
+from hushgrid.stores.ledger.state import LedgerState
 
 HOUR, FIRST = 3600, 490_000
 

@@ -11,7 +11,7 @@ from hushgrid import Noise, SimulatedNoise
 from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore
 from tests.curator.setups import BEGINS, reading

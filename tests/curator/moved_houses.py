@@ -13,7 +13,7 @@ from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.borders import exact
 from tests.curator.curators import Shown, curator, feed

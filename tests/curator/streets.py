@@ -12,7 +12,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import placed
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.curators import Shown, curator
 from tests.curator.setups import example

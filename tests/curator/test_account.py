@@ -25,14 +25,10 @@ from hushgrid.files.zone_file import load_zone
 from hushgrid.lab import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger.records import (
-    AccountRows,
-    Head,
-    LedgerState,
-    ReleaseRecord,
-    TransferRecord,
-    first_step,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
+from hushgrid.stores.ledger.records import Head
+from hushgrid.stores.ledger.rules import AccountRows
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from tests.accounting.account_oracle import worst_of_long_blocks
 from tests.curator.copies import put_back, take_copy

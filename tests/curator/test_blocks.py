@@ -33,7 +33,7 @@ from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import check_blocks, examine
 from hushgrid.report.plan import block_keys
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import create
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.meters.block_keys import BlockKeys

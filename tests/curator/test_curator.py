@@ -25,7 +25,7 @@ from hushgrid.curator.status import status_of
 from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters import MeterStore
 from hushgrid.web.prices import Forecaster

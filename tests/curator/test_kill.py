@@ -27,7 +27,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.witness import Witnesses
 from hushgrid.stores.ledger.writer import create, load, verify_signature
 from hushgrid.stores.meters import MeterStore

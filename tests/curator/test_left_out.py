@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.meters import Counts
 from tests.curator.curators import FIRST, Shown, curator, everyone
 from tests.curator.setups import BEGINS, reading, service

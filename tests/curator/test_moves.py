@@ -11,12 +11,11 @@ import pytest
 from hushgrid import OccupancyModel
 from hushgrid.curator.transfer import move
 from hushgrid.curator.zone_account import ZoneAccount
+from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.stores.ledger.records import (
-    LedgerState,
-    TransferRecord,
-    unmatched,
-)
+from hushgrid.intake.readings import Register
+from hushgrid.stores.ledger.entries import TransferRecord
+from hushgrid.stores.ledger.state import LedgerState, unmatched
 from tests.curator.borders import FIRST, HOUR, Street, exact, zone_of
 from tests.curator.moved_houses import HORIZON, QUARTER, run, said, states, street
 from tests.curator.setups import BEGINS
@@ -31,11 +30,11 @@ def test_the_oracle_knows_the_golden_values() -> None:
 # ---- through the service
 
 
-def moves(folder: Path, at: int, *zones: ZoneService) -> TransferRecord:
-    """House h from elm to oak."""
+def moves(folder: Path, at: int, *zones: ZoneService, meter: str = "h") -> TransferRecord:
+    """A meter from elm to oak, that of house h alone or another one."""
     places = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
     made = Deployment(zones, mode="simulation", key=folder / "key", **places)
-    move(made, "h", "elm", "oak", at)
+    move(made, meter, "elm", "oak", at)
     found = states(folder)
     assert unmatched(found) is None
     return found["oak"].transfers[-1]
@@ -133,3 +132,29 @@ def test_a_zone_that_lags_behind_does_not_forget_when_a_house_came() -> None:
         came = TransferRecord("h", "in", "y", out="0" * 64, seq=1, last=last)
         _, stated = ZoneAccount(one).leaving(replace(street.standing, transfers=(came,)))
         assert stated == (FIRST + max(hour, 2)) * HOUR
+
+
+# ---- a household with several meters
+
+
+def with_heat(zone: ZoneService, meter: str) -> ZoneService:
+    """The zone with a second meter in its first house."""
+    return replace(zone, registers=(Register(0, meter, 1),))
+
+
+def test_a_second_meter_alone_needs_a_transfer_as_well(tmp_path: Path) -> None:
+    elm = with_heat(street("elm", ("h", "i"), BEGINS, 1.0), "heat")
+    run(tmp_path, elm, 2)
+    run(tmp_path, oak := street("oak", ("j",), BEGINS, 1.0), 0)
+    terms = states(tmp_path)["elm"].terms
+    assert terms is not None
+    assert len(terms.house_names) == 3
+    border = BEGINS + HORIZON * QUARTER
+    later = with_heat(street("oak", ("j",), border, 1.0), "heat")
+    with pytest.raises(LedgerError, match="house 1 of zone 'oak' was in zone 'elm', and no trans"):
+        run(tmp_path, later, 1)
+    moves(tmp_path, border, elm, oak, meter="heat")
+    run(tmp_path, later, 0)
+    terms = states(tmp_path)["oak"].terms
+    assert terms is not None
+    assert len(terms.house_names) == 2

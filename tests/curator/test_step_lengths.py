@@ -22,7 +22,7 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold, follow
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http import prices
 from hushgrid.web.prices import History
@@ -33,7 +33,7 @@ from tests.curator.setups import BEGINS
 from tests.curator.setups import service as service_of
 from tests.curator.transfers import left, run_on, two
 from tests.operate.faults import QUARTER, World, service, wh, zone
-from tests.stores.ledger.ledgers import KEY, START, lines_of, read, sealed
+from tests.stores.ledger.ledgers import KEY, LAWS, OTHER_LAWS, START, lines_of, read, sealed
 from tests.web.http.faces import NDJSON, as_ndjson
 
 VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
@@ -174,13 +174,13 @@ def told(seconds: int, begins: int) -> list[tuple[str, dict[str, Any]]]:
     """Three steps of 900 s, a booked gap of one more, then new terms."""
     return [
         ("genesis", dict(bodies.genesis("production", KEY.public, START - 60))),
-        ("terms", bodies.terms("ab" * 32, first=FIRST, seconds=900)),
+        ("terms", bodies.terms(LAWS, first=FIRST, seconds=900)),
         *(("release", release(t)) for t in range(FIRST, FIRST + 3)),
         ("gap", dict(bodies.gap(FIRST + 3, FIRST + 3, "meters"))),
         ("resume", dict(bodies.resume(FIRST + 3, FIRST + 3, 0.5))),
         (
             "terms",
-            bodies.terms("cd" * 32, first=begins // seconds, seconds=seconds),
+            bodies.terms(OTHER_LAWS, first=begins // seconds, seconds=seconds),
         ),
     ]
 

@@ -20,11 +20,8 @@ from hushgrid.files.weeks import placed
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import (
-    GapRecord,
-    Record,
-    TransferRecord,
-)
+from hushgrid.stores.ledger.entries import GapRecord, TransferRecord
+from hushgrid.stores.ledger.records import Record
 from tests.curator.borders import FIRST, HOUR, from_file, zone_of
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import service, two_registers
@@ -87,7 +84,7 @@ def test_what_a_service_records_passes(tmp_path: Path, kind: str) -> None:
     found = audited(tmp_path, ran(tmp_path, zone, later(zone), gap=True), zone)
     assert failures(found) == {}
     assert found.check("terms").status == "passed"
-    assert "2 records of terms have a name for each house" in found.check("terms").text
+    assert "2 records of terms have a name for each meter" in found.check("terms").text
 
 
 @pytest.fixture(scope="module")
@@ -129,17 +126,29 @@ def another_plan(plan: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "name", "value", "check", "said"),
     [
-        (FIRST_TERMS, "promise", larger, "account", "other promise than its terms"),
-        (SECOND, "promise", larger, "account", "other promise than its terms"),
-        (SECOND, "plan", another_plan, "account", "other plan than its terms"),
-        (SECOND, "tariff", lambda _: {"alpha": 9.0}, "account", "other tariff than its terms"),
-        (SECOND, "zone", lambda _: "ab" * 32, "account", "other zone than its terms"),
-        (SECOND, "consumption", lambda _: "ab" * 32, "account", "other consumption than its"),
-        (SECOND, "occupancy", lambda _: "ab" * 32, "account", "other occupancy than its terms"),
-        (FIRST_TERMS, "houses", lambda x: x[12:], "terms", "2 names for houses where 3 follow"),
-        (FIRST_TERMS, "houses", lambda x: x[12:] + x[:12], "terms", "houses that are not in order"),
-        (SECOND, "houses", "0" * 36, "terms", "other names for houses than record 2"),
-        (SECOND, "houses", "", "terms", "0 names for houses where 3 follow"),
+        (FIRST_TERMS, "promise", larger, "chain", "do not have the digest that follows"),
+        (SECOND, "promise", larger, "chain", "do not have the digest that follows"),
+        (SECOND, "plan", another_plan, "chain", "do not have the digest that follows"),
+        (
+            SECOND,
+            "tariff",
+            lambda _: {"alpha": 9.0},
+            "chain",
+            "do not have the digest that follows",
+        ),
+        (SECOND, "zone", lambda _: "ab" * 32, "chain", "do not have the digest that follows"),
+        (
+            SECOND,
+            "consumption",
+            lambda _: "ab" * 32,
+            "chain",
+            "do not have the digest that follows",
+        ),
+        (SECOND, "occupancy", lambda _: "ab" * 32, "chain", "do not have the digest that follows"),
+        (FIRST_TERMS, "houses", lambda x: x[12:], "terms", "2 names for meters where 3 follow"),
+        (FIRST_TERMS, "houses", lambda x: x[12:] + x[:12], "terms", "meters that are not in order"),
+        (SECOND, "houses", "0" * 36, "terms", "other names for meters than record 2"),
+        (SECOND, "houses", "", "terms", "0 names for meters where 3 follow"),
         (
             OPENS,
             "account",
@@ -181,7 +190,7 @@ def test_a_record_that_states_another_figure(
 ) -> None:
     assert name in honest[place].body
     found = audited(tmp_path, forged(honest, place, **{name: value}), KINDS["interval"]())
-    assert failures(found)[check].startswith(f"Record {place + 1} states ")
+    assert failures(found)[check].startswith(f"Record {place + 1}")
     assert said in failures(found)[check]
 
 

@@ -21,7 +21,8 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerEntry, Record, TermsRecord
+from hushgrid.stores.ledger.entries import LedgerEntry, TermsRecord
+from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer

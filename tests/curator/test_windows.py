@@ -28,7 +28,8 @@ from hushgrid.planning.windows import most_blocks, window_loss
 from hushgrid.report.outlook import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState, first_step
+from hushgrid.stores.ledger.entries import first_step
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http.models import PromiseTerms

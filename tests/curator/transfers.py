@@ -10,7 +10,7 @@ from hushgrid.curator.transfer import move
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.curators import Shown, curator, feed
 from tests.curator.setups import BEGINS

@@ -38,7 +38,7 @@ from hushgrid.lab.methods import MethodPromise, MethodSetting
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.statistics import auc
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http import server as staging
 from hushgrid.web.http.server import SwappableApp
 from tests.examples import examples

@@ -49,6 +49,10 @@ def put(folder: Path, *edits: tuple[str, str]) -> Path:
     return folder / "service.toml"
 
 
+# a week of 336 steps
+HALF_HOURLY = (('interval = "PT15M"', 'interval = "PT30M"'), ('= "PT15M"', '= "PT30M"'))
+
+
 def run(*arguments: str | Path) -> int:
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
@@ -62,7 +66,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
 
 
 def test_simulate_a_service_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = put(tmp_path)
+    path = put(tmp_path, *HALF_HOURLY)
     found = figures(capsys, "simulate", "--config", path, "--days", "2", "--seed", "3")
     zone = whole_week(*load_deployment(path).zones)
     played = days(lambda _: zone.scenario, {"it": Mechanism(zone.policy)}, count=2, seed=3)
@@ -100,7 +104,7 @@ def test_plan_a_service_file_as_it_promises(
 def test_a_trace_of_a_service_can_be_attacked_and_holds_no_service_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, trace = put(tmp_path), tmp_path / "day.trace"
+    path, trace = put(tmp_path, *HALF_HOURLY), tmp_path / "day.trace"
     assert run("simulate", "--config", path, "--days", "1", "--trace", trace) == 0
     assert "ledger" not in trace.read_text()
     assert run("attack", trace, "--target", "0") == 2

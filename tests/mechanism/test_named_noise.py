@@ -33,7 +33,7 @@ from hushgrid.mechanism import policy as schedules
 from hushgrid.mechanism.calibrators import Answer
 from hushgrid.mechanism.exposure import Exposure
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from tests import bodies
 from tests.stores.ledger.ledgers import genesis, instead, read, sealed, terms
 from tests.stores.ledger.ledgers import lines_of as lines

@@ -31,7 +31,8 @@ from hushgrid.operate import serve
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import load as load_key
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import open_meters

@@ -201,19 +201,8 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
     assert found.leakage == pytest.approx(0.5)
     models = whole_week(promised).scenario.models
     assert 0.45 < temporal_leakage(models, found.plan.losses).worst <= 0.5
-
-
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
-        ('secret = "interval"', "All prices together, past and future, shift the odds"),
-    ],
-)
-def test_other_promises_in_words(tmp_path: Path, new: str, words: str) -> None:
-    edits = (('secret = "step"', new), ("\neta = 0.05", "\neta = 1"))
-    (zone,) = load_deployment(put(tmp_path, *edits)).zones
-    found = outlook(zone)
-    assert words in zone_prose(zone, found)
+    words = "All prices together, past and future, shift the odds"
+    assert words in zone_prose(promised, found)
     assert math.isfinite(price_error(found))
 
 

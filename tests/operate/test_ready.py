@@ -373,7 +373,6 @@ def test_the_files_of_deploy_pass_in_their_mode(
 
 
 def test_an_empty_ledger_file_is_a_new_one(folder: Folder) -> None:
-    folder.edit(('secret = "step"', 'secret = "interval"'))
     (folder.path / "ledger.sqlite").touch()
     assert folder.check() == 0
     assert folder.serve() == ""

@@ -27,7 +27,7 @@ from hushgrid.operate import process, serve
 from hushgrid.operate.process import ZoneRun
 from hushgrid.stores.ledger import open_store, writer
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import MeterStore, open_meters
 from hushgrid.web import mqtt as mqtt_module

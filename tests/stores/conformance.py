@@ -23,18 +23,12 @@ import numpy as np
 from hushgrid.errors import AccessError, LedgerError, MeterError
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.chain import LedgerStore, check
-from hushgrid.stores.ledger.records import (
-    NOTHING,
-    GenesisRecord,
-    LedgerEntry,
-    Record,
-    ReleaseRecord,
-    TermsRecord,
-    seal,
-)
+from hushgrid.stores.ledger.entries import GenesisRecord, LedgerEntry, ReleaseRecord
+from hushgrid.stores.ledger.records import NOTHING, Record, seal
 from hushgrid.stores.meters import Counts, MeterStore
 from hushgrid.stores.meters.columns import NoiseBlock
 from hushgrid.stores.openadr import StoredObject, TakenError, VtnStore, to_text
+from tests.bodies import terms_of
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
 MakeLedgerStore = Callable[[], LedgerStore]
@@ -65,17 +59,7 @@ def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[
     """
     entries: list[LedgerEntry] = [
         GenesisRecord(mode, "0" * 64, 1_700_000_000),
-        TermsRecord(
-            "a" * 64,
-            1,
-            900,
-            "b" * 64,
-            {"alpha": 1 / 3},
-            "c" * 64,
-            "d" * 64,
-            {"secret": "step", "epsilon": 0.5, "eta": 1.0},
-            {"blocks": [[1, 1 / 3, 96]]},
-        ),
+        terms_of("d" * 64, 1, 900),
     ]
     records: list[Record] = []
     for entry in entries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from tests.curator.worlds import START
 from tests.web.http.faces import shown
 

@@ -19,7 +19,7 @@ from hushgrid import SimulatedNoise
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.operate.process import Process
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.feeds import discovery
 from tests.curator.worlds import deployment, service
 from tests.web.brokers import Broker

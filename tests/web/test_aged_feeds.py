@@ -19,7 +19,7 @@ from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges, Mqtt
 from hushgrid.model.zone import FeedIn
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.models import Evcc
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.mqtt import MqttPrices, hang_up

@@ -32,7 +32,7 @@ from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.web.http.common import Metrics

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hushgrid import Policy
 from hushgrid.curator.clock import utc
 from hushgrid.files.settings import Charges
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices as pages_module
 from hushgrid.web.feeds import (
     Feed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices as module
 from hushgrid.web.prices import History
 from tests.curator.worlds import service

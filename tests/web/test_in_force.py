@@ -22,7 +22,7 @@ from hushgrid.errors import ConfigError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.settings import Charges, Mqtt, Season
 from hushgrid.model.zone import FeedIn
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.feeds import discovery
 from hushgrid.web.http.prices import feeds

@@ -134,7 +134,7 @@ def test_another_figure_on_record_fails_the_audit(tmp_path: Path, name: str) -> 
     plain = zones.terms()
     zone = Zone("elm", plain.zone.bound, [200] * 5)
     tariff = replace(plain.tariff, feed_in=FEED_IN, floor=-100.0)
-    given = replace(plain, zone=zone, tariff=tariff)
+    given = zones.named(replace(plain, zone=zone, tariff=tariff))
 
     def verdict(change: Any) -> set[str]:
         path = tmp_path / "ledger.ndjson"

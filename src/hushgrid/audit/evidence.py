@@ -79,6 +79,7 @@ class Terms:
         accounts: Computes the accounts under a record of terms again; None where no service file
             gives the promise.
         name: What records call these terms; None: the digest of the mechanism's.
+        meters: How many meters the houses have together; None: one each.
     """
 
     zone: Zone
@@ -100,6 +101,7 @@ class Terms:
     window: str = ""
     window_steps: int | None = None
     name: str | None = None
+    meters: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -176,7 +178,7 @@ class RecordedWeek:
         seconds: Length of a step [s], where it is on record.
         lost: Steps of the week whose release may have been published and lost.
         secret: What its terms promise something about, where that is on record.
-        houses: Names of houses in the record of its terms.
+        houses: Names of meters in the record of its terms.
     """
 
     place: int

@@ -377,7 +377,7 @@ def _spread(recomputed: Recomputed) -> Check:
 
 
 def house_names(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether records of terms have a name for each house, and the same ones for the same meters.
+    """Whether records of terms have a name for each meter, and the same ones for the same meters.
 
     A name needs the publisher's secret: names are counted and compared with each other.
 
@@ -394,17 +394,17 @@ def house_names(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]
         if terms is None or terms.zone.id != evidence.zone or names is None:
             continue
         records.add(week.place)
-        n, fault = terms.zone.n_houses, None
+        n, fault = terms.zone.n_houses if terms.meters is None else terms.meters, None
         place, before = by_roster.setdefault(week.roster or "", (week.place, names))
         if len(names) != n:
-            fault = f"{len(names)} names for houses where {n} follow from the terms"
+            fault = f"{len(names)} names for meters where {n} follow from the terms"
         elif list(names) != sorted(names):
-            fault = "names for houses that are not in order"
+            fault = "names for meters that are not in order"
         elif week.roster is not None and before != names:
-            fault = f"other names for houses than record {place}, which has the same meters"
+            fault = f"other names for meters than record {place}, which has the same meters"
         if fault is not None:
             return [Check("terms", "failed", f"Record {week.place} states {fault}.", week.place)]
-    text = f"{len(records)} records of terms have a name for each house."
+    text = f"{len(records)} records of terms have a name for each meter."
     return [Check("terms", "passed", text)] if records else []
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hushgrid.intake.readings import Readings
     from hushgrid.report.bill import BillRates
     from hushgrid.stores.ledger.chain import ChainReport
-    from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+    from hushgrid.stores.ledger.entries import ReleaseRecord
+    from hushgrid.stores.ledger.state import LedgerState
 
 app = typer.Typer(
     help="Show, verify, export and copy a ledger: what was published and what it cost.",
@@ -284,7 +285,12 @@ def _conclude(report: ChainReport, json: str | None) -> None:
     plural = len(report.standings) != 1
     if report.first_bad is None:
         of = f"{len(report.standings)} zones" if plural else f"head {report.head}"
-        common.echo(f"good: {report.records} records, {of}, signatures checked", json)
+        common.echo(
+            f"good: {report.records} records, {of}, signatures checked; not checked: what the"
+            " digests of contracts, models, laws and meters stand for (hushgrid audit with the"
+            " service file)",
+            json,
+        )
     else:
         common.echo(f"bad: record {report.first_bad}: {report.reason}", json)
     values = {

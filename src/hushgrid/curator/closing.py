@@ -17,7 +17,8 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.stores.ledger import open_records, open_store
 from hushgrid.stores.ledger.chain import LedgerStore, check
-from hushgrid.stores.ledger.records import ClosedRecord, OpenedRecord, Record, seal
+from hushgrid.stores.ledger.entries import ClosedRecord, OpenedRecord
+from hushgrid.stores.ledger.records import Record, seal
 from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.stores.meters import open_meters

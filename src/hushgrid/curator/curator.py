@@ -56,13 +56,9 @@ from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
-from hushgrid.stores.ledger.records import (
-    Head,
-    LedgerState,
-    ReleaseRecord,
-    TransferRecord,
-    first_step,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
+from hushgrid.stores.ledger.records import Head
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness
 from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.stores.meters import MeterStore

@@ -36,13 +36,9 @@ from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore, fold
-from hushgrid.stores.ledger.records import (
-    AccountRows,
-    Cause,
-    GapRecord,
-    LedgerState,
-    ResumeRecord,
-)
+from hushgrid.stores.ledger.entries import Cause, GapRecord, ResumeRecord
+from hushgrid.stores.ledger.rules import AccountRows
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness, open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import MeterStore, open_meters

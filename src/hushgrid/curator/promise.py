@@ -41,7 +41,7 @@ from hushgrid.report.promise import (
     home_words,
     promise_sentence,
 )
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 
 DAY = 86_400  # [s]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 
 log = logging.getLogger("hushgrid.curator")
 

@@ -28,7 +28,8 @@ from hushgrid.mechanism.release import (
     skip,
 )
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode
-from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.state import LedgerState
 
 
 class PublicReplay:

@@ -15,7 +15,8 @@ from hushgrid.mechanism.policy import Schedule
 from hushgrid.mechanism.release import PreparedNoise, noise_spread
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 
 log = logging.getLogger("hushgrid.curator")

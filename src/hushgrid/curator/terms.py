@@ -30,17 +30,10 @@ from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import State, init
 from hushgrid.stores.ledger import is_there, open_store
 from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, fold
-from hushgrid.stores.ledger.records import (
-    HOUSE_DIGITS,
-    ChargeRecord,
-    LedgerState,
-    Record,
-    StatedModels,
-    TermsRecord,
-    TransferRecord,
-    canonical,
-    terms_name,
-)
+from hushgrid.stores.ledger.entries import ChargeRecord, TermsRecord, TransferRecord, terms_name
+from hushgrid.stores.ledger.records import Record, canonical
+from hushgrid.stores.ledger.rules import HOUSE_DIGITS, StatedModels
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import Ledger, Signer
 from hushgrid.stores.meters import MeterStore
 
@@ -73,20 +66,14 @@ def terms_record(service: ZoneService, houses: str = "") -> TermsRecord:
 
     Args:
         service: The zone, over any week.
-        houses: Names of its houses, see `TermsRecord`.
+        houses: Names of its meters, see `TermsRecord`.
 
     Returns:
         The record.
     """
     first_week = service if service.begins == service.since else in_week(service, first_of(service))
-    promised = interval_promise(service) is not None
-    return TermsRecord(
-        **_stated(service),
-        digest=digest_of(service),
-        first=first_of(service),
-        houses=houses,
-        models=stated_models(first_week) if promised else None,
-    )
+    fields = {**_stated(service), "models": stated_models(first_week)}
+    return TermsRecord(**fields, digest=digest_of(service), first=first_of(service), houses=houses)
 
 
 @lru_cache(maxsize=256)
@@ -123,6 +110,7 @@ def _stated(service: ZoneService) -> dict[str, Any]:
         "plan": _plan_fields(service.policy if service.week is None else service.week),
         "roster": roster_digest(service),
         "time_zone": None if service.pattern is None else service.time_zone,
+        "models": stated_models(service),
     }
 
 
@@ -152,16 +140,18 @@ def _plan_fields(policy: Policy) -> dict[str, Any]:
     return {"blocks": blocks, **keys}
 
 
-def stated_models(service: ZoneService) -> StatedModels:
+def stated_models(service: ZoneService) -> StatedModels | None:
     """The models of a zone as the record of its terms has them: chains that houses follow.
 
     Args:
-        service: The zone from the first step of its terms on.
+        service: The zone; the law of each chain is that of its first step.
 
     Returns:
-        See `TermsRecord`.
+        See `TermsRecord`; None where nothing is promised about an interval.
     """
-    reach, entries = first_state(service).scheduler.zone.bound, []
+    if interval_promise(service) is None:
+        return None
+    reach, entries = _mechanism(service).scheduler.zone.bound, []
     _, _, models = chains_of(service)
     for model, (slots, *moves) in zip(service.scenario.models, models, strict=True):
         piece, chains = model.chains[0], []
@@ -281,8 +271,11 @@ def first_state(service: ZoneService) -> State:
         PolicyError: The zone was read without its plan.
     """
     digest = digest_of(service)
-    state = init(*service.scenario.terms, service.policy, days=service.days)
-    return replace(state, digest=digest)
+    return replace(_mechanism(service), digest=digest)
+
+
+def _mechanism(service: ZoneService) -> State:
+    return init(*service.scenario.terms, service.policy, days=service.days)
 
 
 # ---- how terms begin
@@ -310,8 +303,8 @@ def begin(
     for charge in charges:
         ledger.check(charge)
     if standing.terms is None or new_terms:
-        names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
-        entry = terms_record(service, names)
+        names = sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.all_meters))
+        entry = terms_record(service, "".join(names))
         check_models_agree(service)
         if new_terms:
             check_new(service, standing)
@@ -360,7 +353,7 @@ def check_all_here(
         LedgerError: A house of the roster has moved to another zone, or came back from one.
     """
     moved, present = standing.moved, None if new_terms else standing.terms
-    for house, name in enumerate(house_names(key, service.meters) if moved else (), 1):
+    for house, name in _houses(service, key) if moved else ():
         last = moved.get(name)
         if last is not None and last.direction == "out":
             raise LedgerError(
@@ -373,6 +366,13 @@ def check_all_here(
                 " present terms were recorded, which do not count what was published there; begin"
                 " new terms with hushgrid serve --yes."
             )
+
+
+def _houses(service: ZoneService, key: Signer) -> Iterator[tuple[int, str]]:
+    """The number of its house, from 1, and the name of every meter."""
+    further = (register.house + 1 for register in service.registers)
+    numbers = [*range(1, len(service.meters) + 1), *further]
+    return zip(numbers, house_names(key, service.all_meters), strict=True)
 
 
 def check_moves(
@@ -396,7 +396,7 @@ def check_moves(
     new = [zone for zone in zones if new_terms or not _goes_on(store, zone.id)]
     pasts, gained = {zone.id: _past(store, zone.id) for zone in new}, dict[str, dict[str, int]]()
     for zone in new:
-        last, names = pasts[zone.id].last, enumerate(house_names(key, zone.meters), 1)
+        last, names = pasts[zone.id].last, _houses(zone, key)
         gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
     for source in store.zones() if any(gained.values()) else ():
         houses = (pasts.get(source) or _past(store, source)).houses

@@ -16,7 +16,8 @@ from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import LedgerState, TransferRecord
+from hushgrid.stores.ledger.entries import TransferRecord
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load
 
@@ -118,7 +119,7 @@ def _leaving(
 ) -> TransferRecord:
     """The record by which the house leaves; all that forbids it is raised here."""
     check_same(leaves, old.standing)
-    if meter not in leaves.meters:
+    if meter not in leaves.all_meters:
         raise LedgerError(
             f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
             " file, and change rosters after the transfer."

@@ -35,20 +35,14 @@ from hushgrid.curator.terms import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.weeks import Steps, in_week, scenario_over, settled
+from hushgrid.files.weeks import Steps, in_week, local_calendar, local_seconds, settled
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.task import Task
 from hushgrid.planning.windows import window_loss
-from hushgrid.stores.ledger.records import (
-    AccountRows,
-    LedgerState,
-    RecordedAccount,
-    RecordedWindows,
-    ReleaseRecord,
-    TransferRecord,
-    WindowRows,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.rules import AccountRows, WindowRows
+from hushgrid.stores.ledger.state import LedgerState, RecordedAccount, RecordedWindows
 
 Figures = tuple[IntervalAccount, ...]  # one for each model, with a row for each chain
 
@@ -184,19 +178,20 @@ class ZoneAccount:
 
     def _inward(self, first: int, last: int) -> list[Floats]:
         """For each model the matrices into the zone's steps first to last, (chains, L, 2, 2)."""
-        service = self._service
-        if service.pattern is None:
-            models, at = service.scenario.models, first - self._first + 1
-        else:
-            place = Steps(
-                first * service.seconds, service.seconds, last - first + 1, service.time_zone
-            )
-            models, at = scenario_over(service.pattern, place).models, 1
+        service, pattern, length = self._service, self._service.pattern, last - first + 1
+        if pattern is None:
+            models, at = service.scenario.models, np.arange(length) + first - self._first
+            calendars = [model.calendar.slots[at % len(model.calendar.slots)] for model in models]
+        else:  # the models alone: laws of readings play no part
+            seconds, models = service.seconds, pattern.scenario.models
+            local = local_seconds(Steps(first * seconds, seconds, length, service.time_zone))
+            calendars = [
+                local_calendar(model.calendar, local, seconds, f"model {model.name}").slots
+                for model in models
+            ]
         matrices_of_models = []
-        for model, chains in zip(models, self._chains, strict=True):
-            slots = model.calendar.slots
-            steps = slots[(np.arange(at, at + last - first + 1) - 1) % len(slots)]
-            matrices = model.chains[0].transition[steps][:, chains]
+        for model, chains, slots in zip(models, self._chains, calendars, strict=True):
+            matrices = model.chains[0].transition[slots][:, chains]
             matrices_of_models.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
         return matrices_of_models
 

@@ -61,7 +61,7 @@ from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.statistics import next_one
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret, new_secret
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import create
 from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.web.http.prices import Channel

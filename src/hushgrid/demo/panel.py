@@ -33,7 +33,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import HomeWords
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.sessions import json_only
 

@@ -53,17 +53,10 @@ from hushgrid.mechanism.release import renumbered
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
-from hushgrid.stores.ledger.records import (
-    HOUSE_DIGITS,
-    AccountRows,
-    LedgerState,
-    Record,
-    ReleaseRecord,
-    ResumeRecord,
-    TermsRecord,
-    TransferRecord,
-    WindowRows,
-)
+from hushgrid.stores.ledger.entries import ReleaseRecord, ResumeRecord, TermsRecord, TransferRecord
+from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.rules import HOUSE_DIGITS, AccountRows, WindowRows
+from hushgrid.stores.ledger.state import LedgerState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,6 +209,7 @@ def terms_of(service: ZoneService) -> Terms:
         window=window_words(service),
         window_steps=window_steps(service),
         name=digest_of(service),
+        meters=len(service.all_meters),
     )
 
 

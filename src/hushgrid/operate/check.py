@@ -58,7 +58,7 @@ from hushgrid.stores.database import Database, Schema, exists, is_postgres
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, check, fold
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, misfit
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.store import CHECKPOINTS, LEDGER, lock_of
 from hushgrid.stores.ledger.witness import (
     remove_unfinished,

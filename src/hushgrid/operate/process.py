@@ -40,7 +40,7 @@ from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.stores.clients import ClientStore, Senders, check_bound
 from hushgrid.stores.ledger import LedgerStore, open_store
-from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
 from hushgrid.stores.ledger.witness import Witnesses, open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore

@@ -15,7 +15,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes

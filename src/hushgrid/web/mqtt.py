@@ -31,7 +31,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.files.settings import Mqtt
 from hushgrid.intake.readings import Parsed, Readings, collect
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.feeds import discovery
 
 log = logging.getLogger("hushgrid.mqtt")

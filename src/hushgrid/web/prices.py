@@ -28,7 +28,8 @@ from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.stores.ledger.records import ReleaseRecord, Releases
+from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.releases import Releases
 from hushgrid.web.feeds import (
     DAY,
     USUAL,
@@ -330,7 +331,8 @@ class History:
             if releases and releases[-1].start >= release.start:
                 return
             releases.append(release)
-            del releases.items[:-KEPT]
+            if len(releases) > KEPT:
+                self._releases[zone.id] = releases[-KEPT:]
             watchers = list(self._watchers)
         _notify(watchers, zone, release)
 

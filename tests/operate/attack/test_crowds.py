@@ -21,7 +21,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Http
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import KINDS
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.feeds import USUAL, Feed, PriceRange
 from hushgrid.web.http import common, readings

@@ -23,7 +23,7 @@ from hushgrid.operate.standby import Standby as Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.fenced import Lease
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.worlds import START, deployment, service
 from tests.operate.standby.curators import TICK, Running, service_file, wait_for

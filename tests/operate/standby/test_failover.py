@@ -24,7 +24,7 @@ import pytest
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.fenced import Lease, active_curator
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.operate.faults import published
 from tests.operate.standby.curators import TICK, Running, Witness, service_file, wait_for

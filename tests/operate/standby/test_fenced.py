@@ -17,8 +17,8 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, active_curator
-from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import Key, create, load, verify_signature
 from tests.curator.worlds import START, MemoryMeters, service
 from tests.services import Postgres

@@ -20,7 +20,10 @@ from hushgrid.stores.ledger.writer import Key, Ledger, verify_signature
 from tests import bodies
 
 KEY = Key(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
-TERMS, OTHER_TERMS = "ab" * 32, "cd" * 32
+LAWS, OTHER_LAWS = "ab" * 32, "cd" * 32
+OTHER_ROSTER = "ef" * 32
+TERMS = bodies.terms_of(LAWS, 1, 900).digest
+OTHER_TERMS = bodies.terms_of(OTHER_LAWS, 1, 900, roster=OTHER_ROSTER).digest
 ROOT = Path(__file__).parents[3]
 ZONE = "elm-street"
 START = 900  # [UTC s], of step 1
@@ -72,8 +75,8 @@ def instead(t: int, source: Any, *, zone: str = "elm-street", **changes: Any) ->
     return dict(bodies.stand_in(zone, source, t=t, **fields))
 
 
-def terms(digest: str = TERMS, *, first: int = 1, **more: Any) -> dict[str, Any]:
-    return dict(bodies.terms(digest, first=first, seconds=900, **more))
+def terms(laws: str = LAWS, *, first: int = 1, **more: Any) -> dict[str, Any]:
+    return dict(bodies.terms(laws, first=first, seconds=900, **more))
 
 
 def genesis(mode: Any = "production") -> dict[str, Any]:
@@ -102,7 +105,7 @@ def story() -> Story:
         ("release", read(3)),
         ("release", instead(4, "forecast", estimate=39_000.5)),
         ("release", instead(5, "fallback")),
-        ("terms", terms(OTHER_TERMS, first=6, roster="ef" * 32)),
+        ("terms", terms(OTHER_LAWS, first=6, roster=OTHER_ROSTER)),
         ("release", read(6, first=6, digest=OTHER_TERMS, epsilon=float("inf"))),
     ]
 

@@ -14,8 +14,9 @@ from hushgrid.curator.clock import since_start
 from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.entries import GapRecord
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease
-from hushgrid.stores.ledger.records import GapRecord, Record, seal
+from hushgrid.stores.ledger.records import Record, seal
 from hushgrid.stores.ledger.store import SqliteLedger
 from hushgrid.stores.ledger.witness import Witness, Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, _summary

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger import records
+from hushgrid.stores.ledger import entries, rules
 from hushgrid.stores.ledger.records import canonical, from_fields, from_line, seal
 from tests.stores.ledger.ledgers import KEY, lines_of, read, sealed, story
 
 GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
 # printed by the sha256sum and openssl lines of docs/ledger.md for its records 1 and 10
 RECORD_1 = "8f27bc713e2d6b5b8cf372b5c73255619eb346b30ea403e55dfb56fe21574c9c"
-HEAD = "934b933806f3d6975f38b0efcf11250173a35661f1464601be3df832968d4373"
+HEAD = "dd9fc5f19ff5ece56b1911d6ed4e4b1bc88b954e3898e2a082915de805052a8c"
 
 
 def test_the_format_has_not_changed() -> None:
@@ -50,7 +50,7 @@ def test_a_digest_typed_out_by_hand() -> None:
 
 def test_a_release_says_this_and_nothing_else() -> None:
     # no load, no optimal rate, no reading: whoever adds a field must add it here
-    known = set(records.ReleaseRecord.rules())
+    known = set(entries.ReleaseRecord.rules())
     followed = {"base", "model_share", "covariates"}  # where the estimate follows releases
     net = {"offset", "feed_in"}  # where homes export, or have a rate for what they feed in
     assert set(read(1)) | followed | net | {"block", "account", "windows"} == known == {
@@ -60,7 +60,7 @@ def test_a_release_says_this_and_nothing_else() -> None:
         "base", "model_share", "covariates", "block", "offset", "feed_in", "account", "windows",
     }  # fmt: skip
     assert {field.name for field in fields(Release)} <= known
-    assert records.COUNTS == ("houses",)
+    assert rules.COUNTS == ("houses",)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_release_says_this_and_nothing_else() -> None:
 )
 def test_other_bodies_are_refused_and_not_shown(change: dict[str, Any], says: str) -> None:
     with pytest.raises(LedgerError, match=says) as refused:
-        records.check_body("release", {**read(1), **change})
+        entries.check_body("release", {**read(1), **change})
     assert "4123" not in str(refused.value)
 
 
@@ -91,7 +91,7 @@ def test_a_body_with_a_field_missing_is_refused() -> None:
     body = read(1)
     del body["epsilon"]
     with pytest.raises(LedgerError, match="has no epsilon"):
-        records.check_body("release", body)
+        entries.check_body("release", body)
 
 
 VALUES = st.recursive(

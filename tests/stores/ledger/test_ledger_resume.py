@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,18 +28,19 @@ from hushgrid.stores.ledger import writer as keys
 from hushgrid.stores.ledger.store import SqliteLedger
 from hushgrid.stores.ledger.writer import Ledger
 from tests import bodies
-from tests.stores.ledger.ledgers import KEY, opened, terms, times
+from tests.stores.ledger.ledgers import KEY, TERMS, opened, terms, times
 
 
 def state(**policy: object) -> State:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
     promise = Policy(0.5, horizon=8, eta=0.0, **policy)  # type: ignore[arg-type]
-    return init(Zone("elm-street", [1000]), Tariff(1.0, 62.5), [theta], f, promise)
+    first = init(Zone("elm-street", [1000]), Tariff(1.0, 62.5), [theta], f, promise)
+    return replace(first, digest=TERMS)
 
 
-def begin(ledger: Ledger, first: State, at: int) -> None:
-    ledger.append("terms", terms(first.digest, first=at))
+def begin(ledger: Ledger, at: int) -> None:
+    ledger.append("terms", terms(first=at))
 
 
 @pytest.mark.parametrize("at", [1, 42])
@@ -46,7 +48,7 @@ def test_state_and_releases_are_refolded(tmp_path: Path, at: int) -> None:
     path, now = tmp_path / "ledger.db", state()
     made = []
     with opened(path) as ledger:
-        begin(ledger, now, at)
+        begin(ledger, at)
         for load in (700, 300, 999):
             release, now = step(now, load, SecureNoise())
             made.append(release)
@@ -63,14 +65,14 @@ def test_simulated_noise_goes_into_a_simulation_ledger_alone(tmp_path: Path) -> 
     first = state()
     release, _ = step(first, 700, SimulatedNoise(1))
     with opened(tmp_path / "real.db") as ledger:
-        begin(ledger, first, 1)
+        begin(ledger, 1)
         with pytest.raises(LedgerError, match="simulated noise"):
             ledger.publish(bodies.release(release, mode="production", **times(1)))
         # nor does it help to say otherwise
         with pytest.raises(LedgerError, match="simulated noise"):
             ledger.publish(bodies.release(release, mode="simulation", **times(1)))
     with opened(tmp_path / "play.db", mode="simulation") as ledger:
-        begin(ledger, first, 1)
+        begin(ledger, 1)
         assert ledger.publish(bodies.release(release, mode="simulation", **times(1))).simulated
 
 

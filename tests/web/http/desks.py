@@ -16,7 +16,7 @@ from hushgrid.operate.process import Process
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.worlds import START, deployment, service
 from tests.web.http.credentials import KEPT as HASHED

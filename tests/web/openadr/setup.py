@@ -17,7 +17,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Http, OpenAdr
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import VtnStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates

@@ -8,7 +8,7 @@ from pathlib import Path
 from hushgrid.curator.clock import utc
 from hushgrid.curator.publishers import Publisher
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.feeds import Feed, Series
 
 

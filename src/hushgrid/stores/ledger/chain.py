@@ -9,37 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from hushgrid.errors import LedgerError, LedgerHeldError
-from hushgrid.stores.ledger.records import (
-    NOTHING,
+from hushgrid.stores.ledger.entries import (
     TYPES,
     ChargeRecord,
     ClosedRecord,
-    Columns,
     GapRecord,
     GenesisRecord,
-    Head,
     LedgerEntry,
-    LedgerState,
     OpenedRecord,
-    Record,
     ReleaseRecord,
-    Releases,
     ResumeRecord,
     TermsRecord,
     TransferRecord,
-    UnreadRelease,
-    WindowRows,
-    digest_of,
     first_step,
-    from_verified,
     last_step,
-    unmatched,
+    terms_name,
 )
+from hushgrid.stores.ledger.records import NOTHING, Head, Record, digest_of
+from hushgrid.stores.ledger.releases import ACCOUNTS, Releases, StoredReleases
+from hushgrid.stores.ledger.rules import WindowRows
+from hushgrid.stores.ledger.state import LedgerState, unmatched
 
 Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
 
@@ -168,6 +161,11 @@ def _terms(place: ChainPosition, entry: TermsRecord) -> ChainPosition:
             f"terms from step {entry.first} have the secret {entry.promise['secret']}, but"
             f" {'no' if entry.models is None else 'some'} models; the secret interval needs them,"
             " and no other has them."
+        )
+    if entry.digest != terms_name(entry.to_body()):
+        raise LedgerError(
+            f"terms from step {entry.first} do not have the digest that follows from what they"
+            " state; they were changed."
         )
     last_t = min(place.last_t, entry.first - 1)
     return replace(place, terms=entry, last_t=last_t, opened=0)
@@ -413,6 +411,7 @@ class Fold:
             entry_type: [] for entry_type in TYPES.values()
         }
         self._entries[ReleaseRecord] = self._releases
+        self._unstated = {*ACCOUNTS}  # no release can have them yet
 
     @property
     def seq(self) -> int:
@@ -426,7 +425,7 @@ class Fold:
 
     def clear(self) -> None:
         """Start again, when the ledger was replaced by another one."""
-        self.place, self._signature = None, ""
+        self.place, self._signature, self._unstated = None, "", {*ACCOUNTS}
         for entries in self._entries.values():
             entries.clear()
 
@@ -434,32 +433,44 @@ class Fold:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
 
-    def take_verified(self, rows: Iterable[Columns]) -> None:
-        """Add records that were verified before: of releases nothing is checked.
+    def take_stored(self, stored: StoredReleases, others: Iterable[Record], head: Head) -> None:
+        """Begin with records that were verified before: their releases are not read, but few.
 
         Args:
-            rows: The columns of the records, in order.
+            stored: Their releases.
+            others: The other records among them, in order, which are checked as any other.
+            head: The last of all.
+
+        Raises:
+            LedgerError: A record that is read does not follow, or breaks a rule.
         """
-        for is_release, columns in groupby(rows, lambda row: bool(row[2] == "release")):
-            if not is_release or self.place is None:
-                for row in columns:
-                    self.take(from_verified(row))
-                continue
-            count = len(self._releases)
-            self._releases.items += map(UnreadRelease, columns)
-            last = self._releases[-1]  # later than the others, so that only its place counts
-            first = self._releases[count].seq
-            newest = [self._releases.newest("account"), self._releases.newest("windows")]
-            opened = [first_step(release) for release in newest if release and release.seq >= first]
-            self.place = replace(
-                _after(self.place, last),
-                head=Head(last.seq, last.head),
-                opened=max(opened, default=self.place.opened),
-                windows=next(
-                    (release.windows for release in newest[1:] if release), self.place.windows
-                ),
-            )
-            self._signature = last.signature
+        for record in others:
+            self._pass(stored, record.seq - 1)
+            self.take(record)
+        self._pass(stored, head.seq)
+        if self.place is None or self.place.head != head:
+            raise LedgerError(f"the records do not lead to record {head.seq}; one was changed.")
+
+    def _pass(self, stored: StoredReleases, seq: int) -> None:
+        """Add the stored releases up to a record."""
+        count = len(self._releases)
+        self._releases.extend(stored, seq)
+        if len(self._releases) == count or self.place is None:
+            return
+        for name in self._unstated:  # then they need not be looked for
+            self._releases.skip(name)
+        last = self._releases[-1]  # later than the others, so that only its place counts
+        since = self.place.head.seq
+        newest = [self._releases.newest(name) for name in ACCOUNTS]
+        opened = [first_step(release) for release in newest if release and release.seq > since]
+        windows = newest[1].windows if newest[1] and newest[1].seq > since else None
+        self.place = replace(
+            _after(self.place, last),
+            head=Head(last.seq, last.head),
+            opened=max(opened, default=self.place.opened),
+            windows=windows or self.place.windows,
+        )
+        self._signature = last.signature
 
     def take(self, record: Record) -> None:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
@@ -471,6 +482,11 @@ class Fold:
             if entries and entries[-1].seq == entry.seq:  # the open one, extended
                 entries.pop()
         entries.append(entry)
+        if isinstance(entry, TermsRecord):
+            self._unstated -= {"account"} if entry.interval is not None else set()
+            self._unstated -= {"windows"} if entry.window is not None else set()
+        elif isinstance(entry, TransferRecord):
+            self._unstated -= {name for name in ACCOUNTS if getattr(entry, name) is not None}
 
     @property
     def standing(self) -> LedgerState:
@@ -478,8 +494,8 @@ class Fold:
         place = self.place
         if place is None:
             raise LedgerError("the ledger has no record; its first is the genesis.")
-        self._releases.newest("account")  # so that no copy has to look for them
-        self._releases.newest("windows")
+        for name in ACCOUNTS:  # so that no copy has to look for them
+            self._releases.newest(name)
         return LedgerState(
             zone=place.zone,
             mode=place.mode,
@@ -708,6 +724,10 @@ class Checkpointed(Protocol):
 
     def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:
         """A zone's records in order, each as its columns: the arguments of `from_fields`."""
+        ...
+
+    def others(self, zone: str) -> Iterator[Record]:
+        """A zone's records that are no releases, in order; no release is read for them."""
         ...
 
 

@@ -1,8 +1,9 @@
 """A checkpoint of a replay: the state after a record, which opening the ledger need not compute.
 
 It is no part of the ledger and proves nothing to others: the ledger's own key signs it, and it is
-used only where the ledger has the record that it names. The digests up to that record are checked
-when it is used; `hushgrid check` checks every record and computes the state again.
+used only where the ledger has the record that it names. Releases before that record are checked
+when they are read, most of them never; `hushgrid check` checks every record and computes the state
+again.
 """
 
 from __future__ import annotations

@@ -45,6 +45,11 @@ def _records(name: str, *rules: str) -> sa.Table:
         sa.Column("signature", sa.Text, nullable=False),
         sa.UniqueConstraint("zone", "t"),
     )
+    no_release = table.c.kind != "release"  # a few among many, looked for at each start
+    sa.Index(
+        f"{name}_others", table.c.zone, table.c.seq,
+        sqlite_where=no_release, postgresql_where=no_release,
+    )  # fmt: skip
     for rule in rules:
         sa.event.listen(table, "after_create", sa.DDL(rule))  # type: ignore[no-untyped-call]
     return table
@@ -148,6 +153,10 @@ class SqlLedger(Database):
         )
         self._last = rows.order_by(table.c.seq.desc()).limit(1)
         self._last_of = self._last.where(table.c.kind == sa.bindparam("kind"))
+        self._others = rows.where(table.c.kind != sa.literal_column("'release'"))
+        self._newest_other = self._others.where(table.c.kind == sa.bindparam("kind")).order_by(
+            table.c.seq.desc()
+        )
         self._zones = sa.select(table.c.zone).distinct().order_by(table.c.zone)
         self._add = sa.insert(table)
 
@@ -165,6 +174,11 @@ class SqlLedger(Database):
                 return
             after_seq = page[-1].seq
 
+    def others(self, zone: str) -> Iterator[Record]:
+        """A zone's records that are no releases."""
+        for row in self.rows(self._others.order_by(sa.asc("seq")), zone=zone):
+            yield from_fields(*row)
+
     def checkpoint(self, zone: str) -> Sequence[Any] | None:
         """The zone's checkpoint; None where there is none."""
         rows = self.rows(sa.select(CHECKPOINTS).where(CHECKPOINTS.c.zone == zone))
@@ -179,7 +193,8 @@ class SqlLedger(Database):
 
     def newest(self, zone: str, kind: str) -> Record | None:
         """A zone's last record of a kind."""
-        rows = self.rows(self._last_of, zone=zone, kind=kind)
+        newest = self._last_of if kind == "release" else self._newest_other.limit(1)
+        rows = self.rows(newest, zone=zone, kind=kind)
         return from_fields(*rows[0]) if rows else None
 
     def head(self, zone: str) -> Record | None:

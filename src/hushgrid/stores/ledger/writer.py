@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -47,24 +47,28 @@ from hushgrid.stores.ledger.chain import (
     check,
 )
 from hushgrid.stores.ledger.checkpoint import write
-from hushgrid.stores.ledger.records import (
-    NOTHING,
+from hushgrid.stores.ledger.entries import (
     TYPES,
-    Body,
     ChargeRecord,
     GapRecord,
     GenesisRecord,
-    Head,
     LedgerEntry,
-    LedgerState,
-    Record,
     ReleaseRecord,
     ResumeRecord,
     TermsRecord,
+)
+from hushgrid.stores.ledger.records import (
+    NOTHING,
+    Body,
+    Columns,
+    Head,
+    Record,
     linked,
     seal,
     signed_text,
 )
+from hushgrid.stores.ledger.releases import StoredReleases
+from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.store import SqliteLedger
 from hushgrid.stores.ledger.witness import KEPT, Sidecar, Witness, read_witness, sidecar_path
 
@@ -436,7 +440,7 @@ class Ledger:
         with store.writer(zone), nullcontext() if witness is None else witness.hold():
             under_way = fold or Fold(verify)
             if verified is not None and under_way.place is None:
-                refold_verified(store, zone, under_way, verified)
+                refold_verified(store, zone, under_way, verified, key.public, verify)
             opening = _resumed(store, zone, digests, under_way, witness, key.public)
             if opening.forked and not forked:
                 raise _forked(zone, opening.forked)
@@ -670,23 +674,47 @@ def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
         raise LedgerDamageError(*error.args) from None
 
 
-def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> None:
-    """Fold the records up to one that was verified before: their digests are checked.
+def refold_verified(
+    store: LedgerStore, zone: str, fold: Fold, head: Head, key: str, verify: Verify
+) -> None:
+    """Fold the records up to one that was verified before; most releases are not read.
 
     Args:
         store: The store.
         zone: The zone's name.
-        fold: Nothing was folded before; it stays so where the digests do not lead to that record.
+        fold: Nothing was folded before; it stays so where a record that is read does not stand.
         head: The record.
+        key: The public key of the ledger (hex).
+        verify: Verifies signatures.
     """
-    rows = store.columns(zone) if isinstance(store, Checkpointed) else iter(())
+    if not isinstance(store, Checkpointed):
+        return
     try:
-        fold.take_verified(linked(islice(rows, head.seq)))
+        others = [record for record in store.others(zone) if record.seq <= head.seq]
+        read = partial(_page, store, zone, key, verify)
+        stored = StoredReleases(read, [record.seq for record in others], head.seq)
+        fold.take_stored(stored, others, head)
     except (LedgerError, KeyError, TypeError) as error:  # refold names the record at fault
         log.warning("ledger read in full", extra={"zone": zone, "error": type(error).__name__})
         fold.clear()
-    if fold.place is not None and fold.place.head != head:
-        fold.clear()
+
+
+def _page(
+    store: Checkpointed, zone: str, key: str, verify: Verify, after: int, count: int
+) -> list[Columns]:
+    """So many records after a number, linked to each other and to the one before.
+
+    The key has signed the last of them, and so all.
+    """
+    rows = list(islice(store.columns(zone, max(after - 1, 0)), count + (after > 0)))
+    before = Head(after, rows.pop(0)[5]) if after and rows else Head(0, NOTHING)
+    page = list(linked(rows, before))
+    if len(page) != count or not verify(key, *page[-1][5:]):
+        raise LedgerError(
+            f"records {after + 1} to {after + count} of zone {zone!r} were changed; put back a copy"
+            " of the ledger."
+        )
+    return page
 
 
 def recover(

@@ -41,7 +41,7 @@ from hushgrid.curator.publishers import PresentPrices, Publisher
 from hushgrid.curator.status import IN_DOUBT, Status
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.models import Source
 
 RETRY = {"Retry-After": "5"}

@@ -37,7 +37,7 @@ from hushgrid.curator.status import (
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.meters.columns import Interval
 from hushgrid.web.http.common import RETRY, Refusal, ZoneStates
 from hushgrid.web.http.middleware import BY_SESSION, scopes

@@ -31,7 +31,7 @@ from hushgrid.curator.publishers import price
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.extensions import by_key
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.feeds import (
     CSV,
     JSON,

@@ -34,7 +34,7 @@ from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.settings import Mqtt, OpenAdr
 from hushgrid.stores.clients import OPENADR, Grant
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
 from hushgrid.web.http.common import (
     ERRORS,

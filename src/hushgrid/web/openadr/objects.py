@@ -31,7 +31,7 @@ from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges
 from hushgrid.stores.clients import Grant
-from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import (
     FullError,
     Kind,
