@@ -379,12 +379,28 @@ def _prior(spreads: tuple[Spreads, ...]) -> Floats:
 
 @lru_cache(maxsize=8)
 def roughness(spreads: tuple[Spreads, ...]) -> Floats:
-    """(filters,): standard deviation of what lasts no longer than two hours, over the base."""
+    """How much of a load comes and goes within two hours.
+
+    Args:
+        spreads: One for each filter.
+
+    Returns:
+        (filters,): standard deviation of what lasts no longer than two hours, over the base.
+    """
     return np.array([math.hypot(spread.residual, spread.white) for spread in spreads])
 
 
 def mixture_moments(weights: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
-    """Mean and variance of a mixture."""
+    """Mean and variance of a mixture.
+
+    Args:
+        weights: Probability of each part.
+        mean: Mean of each part.
+        variance: Variance of each part.
+
+    Returns:
+        Both.
+    """
     overall = float(weights @ mean)
     return overall, float(weights @ (variance + (mean - overall) ** 2))
 
