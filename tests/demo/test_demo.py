@@ -40,7 +40,7 @@ class Living:
             target=run_demo, args=(options, self.requests, self.lines.append), daemon=True
         )
         self._thread.start()
-        assert until(lambda: len(self.lines) == 4, 120)
+        assert until(lambda: len(self.lines) == 3, 120)
         address = re.search(r"http://[0-9.:]+", self.lines[0])
         assert address is not None
         self.url = address[0]

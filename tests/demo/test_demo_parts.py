@@ -11,8 +11,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -29,7 +27,7 @@ from hushgrid.demo.living import (
     check_epsilon,
     write_service,
 )
-from hushgrid.demo.panel import BINS, CHOICES, KNOWS, VIEWS, Panel, Rolling
+from hushgrid.demo.panel import CHOICES, KNOWS, VIEWS, Panel
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
@@ -37,11 +35,9 @@ from hushgrid.lab.attack import record
 from hushgrid.lab.methods import MethodPromise, MethodSetting
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
-from hushgrid.statistics import auc
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http import server as staging
 from hushgrid.web.http.server import SwappableApp
-from tests.examples import examples
 from tests.web.http.faces import Face
 from tests.web.releases import release
 from tests.web.running import WINTER, Wall, running
@@ -78,22 +74,6 @@ class TestPace:
         clock = SimulatedPace(0.0, math.inf)
         assert clock.reach(1e9, NEVER)
         assert clock.now() == 1e9
-
-
-@settings(max_examples=examples(50))
-@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6), st.integers(1, 12))
-def test_rolling_scores_are_those_of_the_last_steps(
-    seed: int, window: int, houses: int, steps: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(0, 2, (steps, houses))
-    belief = rng.integers(0, BINS + 1, (steps, houses)) / BINS  # what the bins keep apart
-    rolling = Rolling(window)
-    for each, chance in zip(truth, belief, strict=True):
-        rolling.add(each, chance)
-    exact = auc(belief[-window:], truth[-window:])
-    found = math.nan if rolling.auc is None else rolling.auc
-    assert found == pytest.approx(exact, nan_ok=True)
 
 
 def published(made: Release, zone: ZoneService) -> ReleaseRecord:

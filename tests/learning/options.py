@@ -10,7 +10,7 @@ from hushgrid.cli import main as command
 
 _FLAGS = {"--no-figures": "figures = false"}
 _TEXTS = {"--zone", "--law"}
-_LISTS = {"--residents", "--months"}
+_LISTS = {"--residents"}
 _PLAIN = {"--prototypes", "--groups", "--days", "--bound", "--export", "--bound-budget", "--usual"}
 
 

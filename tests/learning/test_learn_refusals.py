@@ -96,7 +96,7 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
     for one in made.public:
         (absent, *_), present = one.laws(2000)
         assert all(each.pmf.sum() == pytest.approx(1) for each in (absent, *present))
-    _write(tmp_path, result, made, asked, None, ())
+    _write(tmp_path, result, made, asked, None)
     assert len(load_zone(tmp_path / "zone.toml").meters) == 3
     judged = offering.operator_figures(result, made, found, HABITS)
     assert np.isfinite(judged.daily).all()

@@ -115,8 +115,5 @@ def test_one_file_has_the_laws_of_all_seasons(
     july = csv(tmp_path / "july.csv", summer(2).wh[:, MONTH == 7], JUNE + 10 * 86_400)
     assert main(["model", "validate", str(out), "--readings", str(july)]) == 0
     assert "2 homes scored; 0 drifted" in capsys.readouterr().out
-    both = ["--months", "1,2", "--seasons", text]
-    assert main(learn_words("learn", *given, *asked, *both)) != 0
-    assert "months and seasons are both set" in capsys.readouterr().err
     assert main(learn_words("learn", *given, *asked, "--seasons", "'1-12'")) != 0
     assert "learn.seasons is [['1-12']]; give groups of months" in capsys.readouterr().err

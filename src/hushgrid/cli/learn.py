@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DAY = 86_400  # [s]
 
 
-def read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
+def _read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
     """Read a survey, and a mix of houses with their numbers of residents.
 
     Args:
@@ -86,7 +86,7 @@ def _zone_from_survey(
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
-    chains, counts, definition = read_mix(survey, mix or "2:20")
+    chains, counts, definition = _read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
     ids = () if listed is None else tuple(read_meters(listed))
     if ids and len(ids) != len(houses):
@@ -96,7 +96,7 @@ def _zone_from_survey(
     models = survey_models(chains, houses, seconds=seconds, definition=definition)
     raw = survey_models(chains, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
-    sources, paths = survey_files(out, models)
+    sources, paths = _survey_files(out, models)
     zone = NewZone(
         homes=len(houses),
         id=table.zone,
@@ -129,7 +129,7 @@ def _zone_from_survey(
     return values, paths
 
 
-def survey_files(
+def _survey_files(
     folder: Path, models: Sequence[OccupancyModel]
 ) -> tuple[tuple[ModelSource, ...], list[Path]]:
     """Write the models of a survey next to a service file.
@@ -178,7 +178,6 @@ def _write(
     exported: ExportedModels,
     choices: ZoneChoices,
     begins: int | None,
-    season: tuple[int, ...],
 ) -> list[Path]:
     """theta.json; of private models zone.toml, of pooled ones service.toml with a key.
 
@@ -196,7 +195,7 @@ def _write(
     paths = [save_model(out / "theta.json", model)]
     if exported.provenance == "pooled":
         ((public, meters),) = groups
-        zone = _pooled(result, exported, public, meters, choices, model, season)
+        zone = _pooled(result, exported, public, meters, choices, model)
         first = _first_interval(result.ends, result.seconds, begins)
         return [*paths, *_service_files(out, zone, first)]
     settings = ZoneSettings(
@@ -205,7 +204,6 @@ def _write(
         time_zone=choices.time_zone,
         bound=exported.bound,
         export=exported.export,
-        months=season,
         seasons=result.seasons,
         bound_by=exported.bound_by,
         # who could be fitted is a secret of the homes; how many there are is not
@@ -226,7 +224,6 @@ def _pooled(
     meters: Sequence[str],
     choices: ZoneChoices,
     model: OccupancyModel,
-    season: tuple[int, ...],
 ) -> NewZone:
     """The zone of a pooled model; laws where the noise of the pool leaves them good for something.
 
@@ -254,7 +251,6 @@ def _pooled(
             "digest": model.digest,
             "first_reading": utc(result.begins),
             "last_reading": utc(result.ends),
-            **({"months": list(season)} if season else {}),
             **({"seasons": [list(months) for months in result.seasons]} if result.seasons else {}),
         },
         laws=() if drowned(homes, choices.pool_budget or 0.0) else tuple(law_lines(public)),
@@ -350,7 +346,6 @@ def learn(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.errors import IntakeError
     from hushgrid.files.learn_file import load_learn
     from hushgrid.files.models import save_learned
     from hushgrid.files.readings import (
@@ -398,15 +393,13 @@ def learn(
     _need_public(choices, [name for name, value in options.items() if value is None])
     if choices.pool_budget is not None or choices.bound_budget is not None:
         check_rows_independent(choices, rows_independent(readings, mapping))
-    season, export = tuple(sorted(set(table.months))), table.export
-    if season and table.seasons:
-        raise IntakeError("months and seasons are both set; give one of them.")
+    export = table.export
     make_folder(out)
     with common.stages() as watch:
         histories = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
-            watch=watch, months=season, seasons=table.seasons,
+            watch=watch, seasons=table.seasons,
         )  # fmt: skip
         histories = replace(histories, export=export or 0)
         habits = read_habits(survey, table.residents, histories.seconds)
@@ -421,11 +414,10 @@ def learn(
         watch("making the models that are written", None)
         exported = export_models(result, histories, choices, noise)
         # before any figure: none of them may decide whether a pooled model is published
-        paths = _write(out, result, exported, choices, table.begins, season)
+        paths = _write(out, result, exported, choices, table.begins)
         watch("judging them on days held out", None)
         judged = operator_figures(result, exported, histories, habits)
         values = learned_values(result, exported, judged, choices, histories)
-        values |= {"months": list(season)} if season else {}
         paths.append(save_learned(out, learned_content(result, exported, judged, values)))
         if table.figures:
             watch("drawing", None)

@@ -359,9 +359,7 @@ def bill(
     mapping: common.Columns = "canonical",
     by: Annotated[Literal["all", "month", "day"], typer.Option(help="Period of a bill.")] = "all",
     time_zone: Annotated[str, typer.Option(help="Of months and days.")] = "UTC",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a table: .csv or .parquet.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a table, .csv.")] = None,
     operator: Annotated[
         bool, typer.Option("--operator", help="Also exact costs, in a file of its own; secret.")
     ] = False,
@@ -394,8 +392,8 @@ def bill(
 
     if operator and config is None:
         raise FileError("config is not given; --operator needs the service file of the zone.")
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise FileError(f"out is {out}; give a file that ends with .csv or .parquet.")
+    if out is not None and out.suffix != ".csv":
+        raise FileError(f"out is {out}; give a file that ends with .csv.")
     mapping_of(mapping)
     first_start, end_start = common.instant("--from", first), common.instant("--to", end)
     try:
@@ -515,14 +513,6 @@ def _write_bills(path: Path, rows: list[dict[str, Any]], *, private: bool = Fals
 
     from hushgrid.files.results import write_text
 
-    if path.suffix == ".parquet":
-        from hushgrid.intake.arrow import arrow
-
-        pa, sink = arrow(), io.BytesIO()
-        from pyarrow import parquet
-
-        parquet.write_table(pa.Table.from_pylist(rows), sink)
-        return write_text(path, sink.getvalue(), private=private)
     text = io.StringIO()
     table = csv.DictWriter(text, list(rows[0]) if rows else ["meter_id"], lineterminator="\n")
     table.writeheader()

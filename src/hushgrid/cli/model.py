@@ -158,7 +158,6 @@ def validate(
         time_zone=content["time_zone"],
         seconds=content["seconds"],
         labels=labels,
-        months=content.get("months", ()),
         seasons=content.get("seasons", ()),
     )
     export = int(content.get("export", 0))

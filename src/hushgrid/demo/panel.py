@@ -8,6 +8,7 @@ the server's thread. Paths: /demo/state, /demo/stream, /demo/day and /demo/cold.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,13 +17,12 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi.exceptions import RequestValidationError
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
+from hushgrid._numbers import Floats, Int32s, UInt8s
 from hushgrid.adversary.attack import without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
@@ -33,6 +33,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import HomeWords
+from hushgrid.statistics import auc
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.sessions import json_only
@@ -42,52 +43,6 @@ CHOICES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of its dial
 OPERATOR = "operator"  # the client id of the demo's own operator
 MOST = 200  # listeners
 TOPIC = "demo"
-
-
-BINS = 1 << 13  # beliefs nearer than half of 1 / BINS to each other are ties
-
-
-class Rolling:
-    """AUC over all houses and the last `steps` steps; its cost does not grow with time.
-
-    >>> rolling = Rolling(steps=4)
-    >>> for home, belief in ((0, 0.2), (1, 0.9), (1, 0.6), (0, 0.7)):
-    ...     rolling.add(np.array([home]), np.array([belief]))
-    >>> rolling.auc
-    0.75
-
-    Args:
-        steps: Length of the window.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._rows: deque[tuple[Indices, Bools]] = deque()
-        self._counts = np.zeros((2, BINS + 1), np.int64)  # of away and at home
-
-    def add(self, occupancy: NDArray[np.integer], belief: Floats) -> None:
-        """Add one step of all houses: occupancy 0 or 1, and the believed chance of 1."""
-        row = np.rint(belief * BINS).astype(np.intp), occupancy == 1
-        self._rows.append(row)
-        self._put(row, 1)
-        if len(self._rows) > self._steps:
-            self._put(self._rows.popleft(), -1)
-
-    def _put(self, row: tuple[Indices, Bools], by: int) -> None:
-        where, home = row
-        for state in (0, 1):
-            bins = where[home == bool(state)]
-            self._counts[state] += by * np.bincount(bins, minlength=BINS + 1)
-
-    @property
-    def auc(self) -> float | None:
-        """Chance that a house at home is believed more than one away; None: not both seen."""
-        away, home = self._counts
-        pairs = int(away.sum()) * int(home.sum())
-        if not pairs:
-            return None
-        below = np.cumsum(away) - away
-        return float((home * (below + away / 2)).sum() / pairs)
 
 
 KNOWS = ("none", "others")  # the paper's adversary, and the strong one
@@ -228,7 +183,8 @@ class PanelFigures:
             self._zone, self._house, self._epsilon = zone, house, epsilon
             self._promise, self._restarting = promise, False
             self._begins, self._steps = zone.begins, DAY // zone.seconds
-            self._rolling = {name: Rolling(self._steps) for name in BELIEFS}
+            self._recent: deque[PanelStep] = deque(maxlen=self._steps)
+            self._aucs = self._auc()
             self._clear(1)
             self._count_errors(zone.begins)
 
@@ -274,7 +230,8 @@ class PanelFigures:
             self._occupancy.append(int(step.occupancy[self._house]))
             for name in BELIEFS:
                 self._home[name].append(round(float(step.home[name][self._house]), _DIGITS))
-                self._rolling[name].add(step.occupancy, step.home[name])
+            self._recent.append(step)
+            self._aucs = self._auc()
             last = {name: values[-1] for name, values in self._home.items()}
             event = {
                 "day": self._day,
@@ -282,7 +239,7 @@ class PanelFigures:
                 "occupancy": self._occupancy[-1],
                 "prior": last["prior"],
                 **by_adversary(last),
-                "auc": self._auc(),
+                "auc": self._aucs,
                 "prices": {name: values[-1] for name, values in self._prices.items()},
                 "errors": self._errors(),
                 "cold": cold,
@@ -294,10 +251,15 @@ class PanelFigures:
         self._channel.send(TOPIC, (0, text.encode()))
 
     def _auc(self) -> dict[str, dict[str, float | None]]:
-        aucs = {
-            name: None if rolling.auc is None else round(rolling.auc, _DIGITS)
-            for name, rolling in self._rolling.items()
-        }
+        """Of all houses and the last steps; None where they were at home always or never."""
+        aucs: dict[str, float | None] = dict.fromkeys(BELIEFS)
+        if self._recent:
+            truth = np.array([step.occupancy for step in self._recent])
+            for name in BELIEFS:
+                # beliefs that differ by rounding alone are ties
+                beliefs = np.array([step.home[name] for step in self._recent]).round(4)
+                value = round(auc(beliefs, truth), _DIGITS)
+                aucs[name] = value if math.isfinite(value) else None
         by_knowledge = by_adversary(aucs)
         return {knows: {**by_knowledge[knows], "prior": aucs["prior"]} for knows in KNOWS}
 
@@ -317,7 +279,7 @@ class PanelFigures:
                 "occupancy": list(self._occupancy),
                 "prior": list(self._home["prior"]),
                 "attackers": by_adversary({n: list(v) for n, v in self._home.items()}),
-                "auc": self._auc(),
+                "auc": self._aucs,
                 "prices": {name: list(values) for name, values in self._prices.items()},
                 "errors": self._errors(),
                 "cold": self._cold,

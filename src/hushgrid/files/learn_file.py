@@ -19,7 +19,6 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.toml import TomlFile, instant_of
 
-_MONTHS = "give months of the year such as [4, 5, 6, 7, 8, 9]"
 _SEASONS = "give groups of months such as [[12, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]"
 _INSTANT = "give a date and time such as 2026-01-05T00:00:00Z"
 
@@ -31,7 +30,6 @@ class LearnTable(FileTable):
     Attributes:
         zone: Name of the zone.
         residents: Residents of the survey's chains for the prior.
-        months: Months that are learned alone; none: all.
         seasons: Groups of months with laws of their own; none: the year has one.
         prototypes: Models that homes share; 0: one a home.
         law: Laws of a reading.
@@ -50,7 +48,6 @@ class LearnTable(FileTable):
         2,
         3,
     )
-    months: Annotated[tuple[int, ...], fix(_MONTHS)] = ()
     seasons: Annotated[tuple[tuple[int, ...], ...], fix(_SEASONS)] = ()
     prototypes: Annotated[int, fix("give a whole number, 0 or more", ge=0)] = 4
     law: Annotated[

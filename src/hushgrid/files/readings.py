@@ -190,7 +190,6 @@ def read_histories(
     meters: Sequence[str] | None = None,
     labels: Path | None = None,
     watch: Watch | None = None,
-    months: Sequence[int] = (),
     seasons: Sequence[Sequence[int]] = (),
 ) -> Histories:
     """Readings on one axis of local time, with labels where a file has them.
@@ -205,7 +204,6 @@ def read_histories(
         meters: Homes, in this order; else those that the file names.
         labels: File of known occupancy.
         watch: Called with the bytes read.
-        months: Local months of the year to take, from 1 to 12; none: all.
         seasons: Months of each season that has laws of its own; none: the year has one.
 
     Returns:
@@ -219,7 +217,6 @@ def read_histories(
         axis_of,
         for_meters,
         histories_of,
-        of_months,
         of_seasons,
         with_labels,
         with_silent_meters,
@@ -259,8 +256,7 @@ def read_histories(
         histories = replace(histories, counts={**counts, "rows that are no label": dropped})
         starts, states = np.array(start, np.int64), np.array(occupied, np.int8)
         histories = with_labels(histories, names, starts, states)
-    histories = of_seasons(histories, seasons) if seasons else histories
-    return of_months(histories, months) if months else histories
+    return of_seasons(histories, seasons) if seasons else histories
 
 
 def rows_independent(path: Path, mapping: str) -> bool:

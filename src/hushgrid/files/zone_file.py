@@ -28,7 +28,6 @@ from pydantic import (
 
 from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.files._tables import (
-    Bool,
     Context,
     FilePath,
     FileTable,
@@ -114,7 +113,7 @@ class Provenance(FileTable):
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(
-        {"by", "law", "prior", "days", "months", "seasons", "bound_by"}
+        {"by", "law", "prior", "days", "seasons", "bound_by"}
     )
 
     origin: Annotated[Origin, fix(_ORIGINS)] = "public"
@@ -203,7 +202,6 @@ class Group(FileTable):
             yield missing[0], "is not set; give laws for absent and present, or for neither."
 
 
-_WEB = "give a URL such as 'https://weather.example/zurich.json'"
 _LABEL = "give 1 to 64 letters, digits, dashes or underscores, beginning with a letter"
 
 
@@ -218,29 +216,15 @@ class PublicSeries(FileTable):
         vouched_by: Who says that it depends on no reading of the zone.
         file: CSV with the columns start_utc and value, or JSON of the same; read again when it
             changes.
-        url: Address of the same over HTTP, asked every two minutes for at most 10 s; redirects are
-            not followed. It may hold a key.
         max_age: How old a value may be when an interval starts [s]; a day for series of days.
-        allow_private_address: Whether the address may be outside of the public internet.
     """
 
     name: Annotated[str, fix(_LABEL, pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
     centre: Annotated[float, fix("give a number")]
     scale: Positive
     vouched_by: Line
-    file: FilePath | None = None
-    url: Annotated[str, fix(_WEB, "secret", pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = field(
-        default=None, repr=False
-    )  # may hold a key
+    file: FilePath
     max_age: Annotated[int, duration("PT3H", 60, 366 * DAY)] = 10_800
-    allow_private_address: Bool = False
-
-    @classmethod
-    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """One source."""
-        if ("file" in table) == ("url" in table):
-            state = "and url are both set" if "file" in table else "is not set"
-            yield "file", f"{state}; give one of file, url."
 
     @property
     def terms(self) -> Covariate:

@@ -295,10 +295,9 @@ def forecast_errors(
     total = np.bincount(place, early.wh[finite], size).reshape(-1, len(hour))
     slot_mean = total / np.maximum(count, 1)
     usable = np.isfinite(late.wh) & (count > 0)[:, late.slot]
-    inside = late.inside
-    load = np.where(usable, late.wh, 0).sum(axis=0)[inside]
+    load = np.where(usable, late.wh, 0).sum(axis=0)
     errors = [
-        np.where(usable, mean, 0).sum(axis=0)[inside] - load
+        np.where(usable, mean, 0).sum(axis=0) - load
         for mean in (groups[group_of], slot_mean[:, late.slot])
     ]
     level = max(float(load.mean()), 1e-9)

@@ -321,7 +321,6 @@ class ZoneSettings:
         days: Weight of the prior [days].
         usual: What a home usually uses in a step [Wh], by published figures.
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
-        months: Months of the year that the models are of; none: all of it.
         seasons: Months of each season that has laws of its own; none: the year has one.
     """
 
@@ -337,7 +336,6 @@ class ZoneSettings:
     days: float
     usual: float
     export: int = 0
-    months: tuple[int, ...] = ()
     seasons: tuple[tuple[int, ...], ...] = ()
 
     def alpha(self, homes: int) -> float:
@@ -404,7 +402,6 @@ def zone_text(offer: ZoneSettings, groups: Groups) -> str:
                 "law": offer.law,
                 "prior": offer.prior,
                 "days": offer.days,
-                **({"months": list(offer.months)} if offer.months else {}),
                 **(
                     {"seasons": [list(houses) for houses in offer.seasons]} if offer.seasons else {}
                 ),

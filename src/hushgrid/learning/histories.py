@@ -55,8 +55,6 @@ class Histories:
             required likewise.
         export: Export limit v of the homes [Wh a step], public by contract; readings are net.
         offset: What `clamped` added to every reading [Wh].
-        outside: (steps,) whether a step is of another season, so that nothing of it is known; None
-            for all of the year.
         month: (steps,) local month, from 1 to 12; None where it is not known.
         seasons: Months of each season that has laws of its own; none: the year has one.
     """
@@ -73,7 +71,6 @@ class Histories:
     independent: bool = True
     export: int = 0
     offset: int = 0
-    outside: Bools | None = None
     month: Ints | None = None
     seasons: tuple[tuple[int, ...], ...] = ()
 
@@ -95,11 +92,6 @@ class Histories:
         hour = self.local_time % DAY // 3600
         of_day = np.searchsorted(starts, hour, side="right") - 1
         return np.asarray(of_day + len(starts) * self.season, np.int64)
-
-    @property
-    def inside(self) -> Bools | slice:
-        """The steps of the season, as an index."""
-        return slice(None) if self.outside is None else np.asarray(~self.outside)
 
     @property
     def steps_a_day(self) -> int:
@@ -129,7 +121,6 @@ class Histories:
             local_time=self.local_time[part],
             begins=begin,
             labels=labels,
-            outside=None if self.outside is None else self.outside[part],
             month=None if self.month is None else self.month[part],
         )
 
@@ -306,41 +297,6 @@ def with_labels(
     return replace(histories, labels=labels)
 
 
-def of_months(histories: Histories, months: Collection[int]) -> Histories:
-    """The histories of some months of the year, from their first step to their last.
-
-    Args:
-        histories: The histories, with months.
-        months: The months of the season.
-
-    Returns:
-        Histories in which nothing is known of other months.
-
-    Raises:
-        IntakeError: A month is none, or there is no step of these months.
-    """
-    wrong = [month for month in months if not 1 <= month <= 12]
-    if wrong or not months:
-        raise IntakeError(
-            f"months are {sorted(months)}; give one or more, from 1 for January to 12."
-        )
-    assert histories.month is not None
-    inside = np.isin(histories.month, list(months))
-    if not inside.any():
-        raise IntakeError(
-            f"months are {sorted(months)} but the readings have no day of them; give others."
-        )
-    at = np.flatnonzero(inside)
-    part = slice(int(at[0]), int(at[-1]) + 1)
-    span, excluded = histories.steps(part), ~inside[part]
-    return replace(
-        span,
-        wh=np.where(excluded, np.nan, span.wh),
-        labels=None if span.labels is None else np.where(excluded, np.int8(-1), span.labels),
-        outside=excluded,
-    )
-
-
 def of_seasons(histories: Histories, seasons: Sequence[Sequence[int]]) -> Histories:
     """The histories with seasons that have laws of their own.
 
@@ -415,7 +371,7 @@ def ailments(histories: Histories) -> tuple[tuple[str, ...], ...]:
     Returns:
         Keys of `AILMENTS` for each home.
     """
-    by_home = tuple(_ails(row, histories.seconds, histories.inside) for row in histories.wh)
+    by_home = tuple(_ails(row, histories.seconds) for row in histories.wh)
     if not histories.export:
         return by_home
     return tuple(
@@ -436,7 +392,7 @@ def can_be_fitted(ails: Sequence[str]) -> bool:
     return not {"empty", "short", "constant", "units"} & set(ails)
 
 
-def _ails(row: Floats, seconds: int, inside: Bools | slice) -> tuple[str, ...]:
+def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
     finite = row[np.isfinite(row)]
     if not finite.size:
         return ("empty",)
@@ -455,7 +411,7 @@ def _ails(row: Floats, seconds: int, inside: Bools | slice) -> tuple[str, ...]:
         names.append("vacant")
     elif empty.any():
         names.append("vacant at times")
-    if np.isnan(row[inside]).mean() > 0.1:
+    if np.isnan(row).mean() > 0.1:
         names.append("gaps")
     if (finite < 0).any():
         names.append("export")

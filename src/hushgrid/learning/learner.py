@@ -470,7 +470,7 @@ def with_decoding(result: Learned, histories: Histories, habits: Habits) -> Lear
     return replace(
         result,
         accuracy=_accuracy(fitted, habits, result.terms, result.family, result.edges),
-        home_share=posterior(fitted.wh, result.fits, labels=labels)[:, fitted.inside].mean(axis=1),
+        home_share=posterior(fitted.wh, result.fits, labels=labels).mean(axis=1),
     )
 
 
@@ -564,12 +564,12 @@ def split_held_out(histories: Histories) -> tuple[Histories, Histories] | None:
     Returns:
         Both parts; None with too few days or readings.
     """
-    at, day = np.arange(histories.wh.shape[1])[histories.inside], histories.steps_a_day
-    late = int(len(at) * HELD_OUT) // day * day
+    steps, day = histories.wh.shape[1], histories.steps_a_day
+    late = int(steps * HELD_OUT) // day * day
     if late < LEAST_HELD * day:
         return None
-    cut = int(at[-late])
-    parts = histories.steps(slice(0, cut)), histories.steps(slice(cut, histories.wh.shape[1]))
+    cut = steps - late
+    parts = histories.steps(slice(0, cut)), histories.steps(slice(cut, steps))
     return parts if all(np.isfinite(part.wh).any() for part in parts) else None
 
 

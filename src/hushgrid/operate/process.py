@@ -21,6 +21,7 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from hushgrid.curator.clock import Clock, ahead_of
+from hushgrid.curator.covariates import CovariateSources
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.ingest import Disagreements, Ingest
 from hushgrid.curator.publishers import Publisher
@@ -45,7 +46,6 @@ from hushgrid.stores.ledger.witness import Witnesses, open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.openadr import VtnStore
-from hushgrid.web.covariates import CovariateSources
 from hushgrid.web.http.app import App, make_app, page_routes
 from hushgrid.web.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.web.http.operator import Loads, Operator

@@ -182,12 +182,6 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         f" {values['log_likelihood_per_reading']:.4f} a reading; {values['converged']} of"
         f" {values['fitted']} homes converged.",
     ]
-    if months := values.get("months"):
-        lines.append(
-            f"Months of the year: {', '.join(map(str, months))}. The models are of these alone; a"
-            " zone takes those of other months with new terms. Laws of all seasons in one model:"
-            " learn --seasons."
-        )
     if seasons := values.get("seasons"):
         season_names = "; ".join(",".join(map(str, season)) for season in seasons)
         lines.append(

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from hushgrid._numbers import Int32s
 from hushgrid.curator.clock import Clock
+from hushgrid.curator.covariates import CovariateSources
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.terms import changes_of, check_moves, unasked
 from hushgrid.curator.transfer import check_arrived
@@ -30,7 +31,6 @@ from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import open_meters
 from hushgrid.stores.meters.columns import Expected as EachHouse
-from hushgrid.web.covariates import CovariateSources
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
 

@@ -1,4 +1,4 @@
-"""Public series that the estimate may use: fetched by threads of their own, asked for by ticks.
+"""Public series that the estimate may use: files that threads read, asked for by ticks.
 
 A tick takes the newest value that is there and waits for no source. The value it uses is part of
 the release's record, so a value that comes later changes nothing that is published. A source that
@@ -7,13 +7,10 @@ is away, slow or malformed costs a count and a line of the log.
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import logging
 import math
-import socket
-import ssl
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -23,14 +20,12 @@ from hushgrid.belief.load_filter import Values
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.toml import instant_of
 from hushgrid.files.zone_file import PublicSeries
-from hushgrid.web.openadr.webhooks import resolve_target
 
 log = logging.getLogger("hushgrid.covariates")
 
 MOST = 100_000  # values kept of a series, the newest ones
-LIMIT = 16 << 20  # [bytes] of a file, an answer or a message
-PAUSE = 120.0  # [s] between two looks at a file or requests of an address
-PATIENCE = 10.0  # [s] for an answer
+LIMIT = 16 << 20  # [bytes] of a file
+PAUSE = 120.0  # [s] between two looks at a file
 
 
 class CovariateValues:
@@ -96,39 +91,6 @@ def values_of(body: bytes) -> dict[int, float]:
     return values
 
 
-async def _get(url: str, *, private: bool) -> bytes:
-    """The body at an address, by the rules for the addresses of webhooks."""
-    import httpx
-
-    async def resolve(host: str, port: int) -> list[str]:
-        rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [str(row[4][0]) for row in rows]
-
-    async with asyncio.timeout(PATIENCE):
-        target = await resolve_target(url, private=private, resolve=resolve)
-        headers, body = {"Host": target.host}, b""
-        trust = ssl.create_default_context()
-        async with (
-            httpx.AsyncClient(verify=trust, trust_env=False, timeout=PATIENCE) as client,
-            client.stream(
-                "GET", target.url, headers=headers, extensions={"sni_hostname": target.name}
-            ) as answer,
-        ):
-            answer.raise_for_status()
-            async for part in answer.aiter_bytes():
-                body += part
-                if len(body) > LIMIT:
-                    break  # an endless one; `values_of` refuses it
-        return body
-
-
-def _fetch(series: PublicSeries) -> bytes:
-    if series.url is not None:
-        return asyncio.run(_get(series.url, private=series.allow_private_address))
-    assert series.file is not None
-    return series.file.read_bytes()
-
-
 def _change_time(path: Path) -> int | None:
     """When a file was changed; None where it is not there."""
     try:
@@ -186,15 +148,14 @@ class CovariateSources:
         self._stop.set()
 
     def read_files(self) -> None:
-        """Read the series that are in files, once."""
+        """Read every series once."""
         for zone, series in self._sources:
-            if series.file is not None:
-                self._take(zone, series)
+            self._take(zone, series)
 
     def _poll(self, zone: str, series: PublicSeries) -> None:
         last_change = None  # when the file was changed that was read last
         while not self._stop.is_set():
-            change_time = None if series.file is None else _change_time(series.file)
+            change_time = _change_time(series.file)
             if change_time is None or change_time != last_change:
                 success = self._take(zone, series)
                 last_change = change_time if success else None
@@ -205,7 +166,7 @@ class CovariateSources:
         source = (zone, series.name)
         fields = {"zone": zone, "covariate": series.name}
         try:
-            self._series[source].add(values_of(_fetch(series)))
+            self._series[source].add(values_of(series.file.read_bytes()))
         except Exception as error:  # a text of a source may be anything
             if source not in self._away:  # once, not at every attempt
                 log.warning("covariate away", extra=fields | {"error": type(error).__name__})

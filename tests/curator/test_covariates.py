@@ -6,11 +6,9 @@ import json
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from hushgrid import Policy, SimulatedNoise, init, step
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.followed import FollowedKnowledge, informed
 from hushgrid.belief.load_filter import Values
+from hushgrid.curator.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import ZoneService
@@ -34,7 +33,6 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
-from hushgrid.web.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.prices import Forecaster
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
@@ -242,41 +240,6 @@ def test_a_ledger_of_before_goes_on_with_covariates(tmp_path: Path) -> None:
 # ---- sources
 
 
-class Site:
-    """A real server whose answers can be set."""
-
-    def __init__(self) -> None:
-        self.body, self.status, self.asked = b"", 200, 0
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.asked += 1
-                self.send_response(outer.status)
-                self.end_headers()
-                self.wfile.write(outer.body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/zurich"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(30)
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.stop()
-
-
 def _fetching(*series: PublicSeries, metrics: Metrics) -> Any:
     zone = service(policy=ALONE, covariates=series)
     return CovariateSources([zone], failed=metrics.not_fetched, pause=0.02)
@@ -295,22 +258,23 @@ def _point(value: float, start: int = BEGINS) -> bytes:
     return json.dumps({"start_utc": start, "value": value}).encode()
 
 
-def test_values_over_http_and_a_dead_source(tmp_path: Path, site: Site) -> None:
-    """A source that fails, lies or ends is counted; ticks go on with what was fetched before."""
-    metrics = Metrics()
-    sources = _fetching(_series(url=site.url, allow_private_address=True), metrics=metrics)
+def test_values_of_a_file_and_a_dead_source(tmp_path: Path) -> None:
+    """A source that lies or ends is counted; ticks go on with what was read before."""
+    metrics, path = Metrics(), tmp_path / "weather.csv"
+    sources = _fetching(_series(file=path), metrics=metrics)
     ask = sources.of("elm")
-    site.body = b"start_utc,value\n2026-01-05T00:00:00Z,3.5\n"
+    path.write_bytes(b"start_utc,value\n2026-01-05T00:00:00Z,3.5\n")
     sources.start()
     try:
         assert until(lambda: ask(BEGINS) == {"temperature": 3.5})
-        for status, body in ((500, b""), (200, b"<html>"), (200, _point(float("inf"))), (302, b"")):
-            site.status, site.body, asked = status, body, site.asked
-            assert until(lambda asked=asked: site.asked > asked + 2)  # type: ignore[misc]
+        for body in (b"value\n3\n", b"\xff", _point(float("inf"))):
+            path.write_bytes(body)
+            before = _failures(metrics)
+            assert until(lambda before=before: _failures(metrics) > before + 2)  # type: ignore[misc]
             assert ask(BEGINS) == {"temperature": 3.5}
-        site.status, site.body = 200, _point(4.5, BEGINS + 900)
+        path.write_bytes(_point(4.5, BEGINS + 900))
         assert until(lambda: ask(BEGINS + 900) == {"temperature": 4.5})
-        site.stop()
+        path.unlink()
         zone, shown = service(policy=ALONE), Shown()
         with curator(tmp_path, zone, shown, covariates=ask) as it:
             for _ in range(2):
@@ -325,20 +289,6 @@ def test_values_over_http_and_a_dead_source(tmp_path: Path, site: Site) -> None:
     assert found == [3.5] + [4.5] * 13 + [None] * 2
     assert {one.source for one in shown.releases} == {"readings"}
     assert _failures(metrics) > 8
-
-
-def test_a_private_address_is_refused_unless_it_is_allowed(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    site.body, failed = _point(3.5), threading.Event()
-    zone = service(policy=ALONE, covariates=(_series(url=site.url),))
-    sources = CovariateSources([zone], failed=lambda _zone, _name: failed.set(), pause=0.02)
-    sources.start()
-    assert failed.wait(60)
-    sources.stop()
-    assert sources.of("elm")(BEGINS) == {"temperature": None}
-    assert site.asked == 0
-    assert [one.message for one in caplog.records] == ["covariate away"]
 
 
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
@@ -440,9 +390,7 @@ def test_a_service_file_names_covariates_and_who_vouches(written: Callable[..., 
     [
         ('vouched_by = "MeteoSwiss, station Kloten"\n', "", "vouched_by is not set"),
         ('"MeteoSwiss, station Kloten"', '" "', "vouched_by is ' '; give a text"),
-        ('file = "weather.csv"\n', "", "covariates[0].file is not set; give one of file, url"),
-        ('file = "weather.csv"', 'file = "a"\nurl = "https://a.b/c"', "file and url are both set"),
-        ('file = "weather.csv"', 'url = "ftp://a.b/c"', "give a URL such as"),
+        ('file = "weather.csv"\n', "", "covariates[0].file is not set"),
         ("scale = 8.0", "scale = 0", "scale is 0; give a positive number"),
         ('"temperature"', '"two words"', "give 1 to 64 letters"),
     ],
