@@ -40,7 +40,7 @@ from hushgrid.report.comparison import (
     ratio_table,
 )
 
-DAYS = 10
+DAYS = 6
 
 
 @pytest.fixture(scope="module")
