@@ -18,7 +18,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease
+from hushgrid.belief.followed import EarlierRelease
 from hushgrid.mechanism.release import renumbered
 
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
