@@ -80,7 +80,7 @@ def test_a_publisher_and_a_broken_one(
     [
         ('secret = "interval"\nblock_epsilon = [0.1]', "passed", "passed", "in any one interval"),
         ('secret = "interval"\nblock_epsilon = [0.5]', "failed", "failed", "in any one interval"),
-        ("block_epsilon = [0.5]", "passed", "not_applicable", "(e^3)"),  # six of them
+        ("block_epsilon = [0.5]", "passed", "not_applicable", "as much as its whole block"),
     ],
 )
 def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
