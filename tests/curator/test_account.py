@@ -338,7 +338,7 @@ def recorded(
 ) -> ReleaseRecord:
     block = {"first": t, "length": length, "mark": 1} if length > 1 else None
     release = Release(
-        service.id, t, t + 1, 0, 0.0, None, 0.0, 1.0, 0.1, 0.0, 0.1, "all", "0" * 64, True,
+        service.id, t, t + 1, 0, 0.0, None, 0.0, 1.0, 0.1, 0.1, "all", "0" * 64, True,
         "block" if block else "laplace", block=block,
     )  # fmt: skip
     times = (t * 900, (t + 1) * 900, t * 900)
