@@ -9,10 +9,12 @@ SETUP := pyproject.toml constraints.txt
 # Before them one process collects all tests: the byte code it writes serves the workers. What fails
 # there fails again, and says so, when the tests are run.
 COMPILE := ( $(BIN)/python -m pytest -q --collect-only >/dev/null; $(BIN)/python -m pytest -q \
-  -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman or logs_agree or interval_on or equals_its_twin or even_noise' \
+  -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman or logs_agree or interval_on or equals_its_twin or even_noise \
+  or golden_values or class_that_refuses or into_the_next_week' \
   $(addprefix tests/,learning/test_learn_em.py accounting/test_leakage_kernel.py lab/test_simulate.py \
   model/test_grid.py belief/test_load_filter.py mechanism/test_loss.py accounting/test_blocks_of_steps.py \
-  planning/test_blocks_of_steps.py lab/test_method_promises.py belief/test_block_noise.py) )
+  planning/test_blocks_of_steps.py lab/test_method_promises.py belief/test_block_noise.py \
+  accounting/test_account.py curator/test_account.py) )
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.

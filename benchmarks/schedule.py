@@ -97,7 +97,7 @@ def _planning(homes: int) -> float:
         (Path(folder) / "zone.toml").write_text(text)
         begun = time.process_time()
         found = load_zone(Path(folder) / "zone.toml")
-    terms = replace(found.policy, horizon=sized(672, 96), schedule=Even(), clamp=())
+    terms = replace(found.policy, horizon=sized(672, 24), schedule=Even(), clamp=())
     plan(*found.scenario.terms, secret="interval", epsilon=1.0, terms=terms, blocks=True)
     return time.process_time() - begun
 

@@ -168,8 +168,7 @@ def keys() -> str:
     """Each table of a service or zone file, and [learn] of `hushgrid learn`, with its keys."""
     from hushgrid.files import laws, learn_file, service_file, settings, zone_file
     from hushgrid.files._tables import _key, keys_of
-    from hushgrid.model.consumption import Elasticity
-    from hushgrid.model.shape import LoadShape
+    from hushgrid.model.consumption import Elasticity, LoadShape
     from hushgrid.model.zone import FeedIn, Tariff
 
     found: dict[str, list[Any]] = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Noise, SimulatedNoise
-from hushgrid.accounting.composition import ReleaseAccount
+from hushgrid._numbers import sum_up
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.certificate import Certificate, certify
@@ -65,12 +65,10 @@ def test_figures_are_those_of_the_accountants(tmp_path: Path) -> None:
     zone = terms(eta=0.3)
     made = releases(zone)
     (houses,) = audited(tmp_path, ledger(zone, made), zone).houses
-    account = ReleaseAccount(zone.first_state())
-    for one in made:
-        account = account.add(one)
-    assert houses.total == pytest.approx(account.pure)
-    assert houses.composed == pytest.approx(account.epsilon(houses.worst, 1e-6))
-    losses = np.array([account.losses(entry) for entry in account.entries])
+    scheduler = zone.first_state().scheduler
+    rates = [one.rate for one in made]
+    losses = np.array([scheduler.losses(one.t, one.scale, rates[: one.t - 1]) for one in made])
+    assert houses.total == pytest.approx([sum_up(column) for column in losses.T.tolist()])
     assert houses.leakage is not None
     assert houses.leakage == pytest.approx(temporal_leakage(zone.models, losses).total.max(axis=0))
 
@@ -327,7 +325,7 @@ def told(zone: Terms, made: list[Release], change: Any, **more: Any) -> list[Rec
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epsilon", 3.25), ("epsilon_any", 1234.5), ("delta", 0.125),
+    [("epsilon", 3.25), ("epsilon_any", 1234.5),
      ("rule", "load 2500"), ("counts", {"houses": 2500})],
 )  # fmt: skip
 def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, value: Any) -> None:

@@ -25,7 +25,7 @@ from hushgrid.files.weeks import placed, week_plan
 from hushgrid.operate.audit import load_case
 from hushgrid.planning.planner import plan
 from hushgrid.planning.windows import most_blocks, window_loss
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import first_step

@@ -44,7 +44,7 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.operate.template import example
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from tests.curator.setups import service_text
 from tests.files.leaves import leaves
 from tests.learning.homes import BEGINS, STEPS, columns, csv, histories, lived_in, public, run

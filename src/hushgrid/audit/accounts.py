@@ -24,7 +24,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease
+from hushgrid.belief.followed import EarlierRelease
 from hushgrid.mechanism.release import renumbered
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
@@ -308,7 +308,7 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """
     for before, after in zip(evidence.weeks, evidence.weeks[1:], strict=False):
         terms = digests.get(after.digest)
-        if terms is not None and terms.secret != "trajectory" and terms.budget is None:
+        if terms is not None and terms.budget is None:
             continue
         inside = after.first < before.first + before.steps
         same_terms = (before.digest, before.seconds) == (after.digest, after.seconds)

@@ -38,7 +38,7 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.errors import HorizonError, HushgridError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.mechanism.policy import NoiseLaw, Schedule
+from hushgrid.mechanism.policy import Schedule
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
 from hushgrid.model.zone import Tariff, public_rate, tally_offset
 
@@ -467,7 +467,6 @@ def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
         return Check("noise_scale", "not_checked", "The publisher never used readings.")
     if min(scales) <= 0:
         return Check("noise_scale", "failed", "The publisher states noise of scale 0 Wh.", 1)
-    law = terms.policy.schedule.noise
     steps = [t for run in runs for t in run.steps]
     block = None
     if terms.policy.schedule.lengths:  # blocks of different runs are different ones
@@ -479,16 +478,17 @@ def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
                 if blocks is not None
             ]
         )
-    p, part = _smallest(sizes, scales, steps, law, block)
+    p, part = _smallest(sizes, scales, steps, block)
     word = f"{len(sizes)} draws of noise, stated scales {min(scales):.6g} to {max(scales):.6g} Wh"
     if p < FALSE_ALARM:
         share = float(np.mean((np.abs(sizes) / np.array(scales))[part]))
         block_steps = [t + 1 for t, inside in zip(steps, part, strict=True) if inside]
         word += f", steps {min(block_steps)} to {max(block_steps)}"
-        by = "" if law == "gaussian" else f": its mean size is {share:.2f} of the stated scale"
-        return Check(
-            "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
+        text = (
+            f"The noise is smaller than stated: its mean size is {share:.2f} of the stated scale"
+            f" ({word}; p = {p:.1e})."
         )
+        return Check("noise_scale", "failed", text)
     return Check("noise_scale", "passed", f"Noise as wide as stated ({word}; p = {p:.2g}).")
 
 
@@ -496,7 +496,6 @@ def _smallest(
     sizes: Sequence[float],
     scales: Sequence[float],
     steps: Sequence[int],
-    law: NoiseLaw,
     block: Ints | None,
 ) -> tuple[float, Bools]:
     """Smallest p-value of noise this small, over all steps, halves, quarters and eighths of them.
@@ -509,8 +508,7 @@ def _smallest(
         (order * n // len(order)) == i for n in (1, 2, 4, 8) if len(order) >= n for i in range(n)
     ]
     p_values = [
-        p_small_noise(size[part], b[part], law, None if block is None else block[part])
-        for part in parts
+        p_small_noise(size[part], b[part], None if block is None else block[part]) for part in parts
     ]
     i = int(np.argmin(p_values))
     return min(p_values[i] * len(parts), 1.0), parts[i]
@@ -738,7 +736,7 @@ def coverage_fault(first: State, t: int, scale: float, rates: Sequence[float]) -
     if scale >= due.scale * (1 - 1e-9):
         return ""
     epsilon, eta = first.policy.epsilon_at(t), first.policy.eta
-    if not first.policy.schedule.per_release or scale <= 0:
+    if scale <= 0:
         return f"has a scale of {scale:g} Wh where {due.scale:g} is due"
     open_cases = first.scheduler.exposure(t, rates).cases
     houses = sorted(

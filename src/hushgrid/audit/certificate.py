@@ -40,8 +40,8 @@ from hushgrid.audit.recompute import (
 )
 from hushgrid.belief.filter import at_home, marginals
 from hushgrid.errors import ModelError
+from hushgrid.mechanism.policy import assumptions
 from hushgrid.mechanism.release import Release
-from hushgrid.planning.planner import assumptions
 
 MOST = 5_000_000  # houses times steps given to the adversary
 
@@ -225,7 +225,7 @@ def certify(
         ()
         if first_terms is None
         else assumptions(
-            "trajectory",
+            "interval",
             first_terms.policy,
             first_terms.consumption,
             len(first_terms.models),

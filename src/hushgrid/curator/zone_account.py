@@ -38,7 +38,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, in_week, local_calendar, local_seconds, settled
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.planning.planner import Task
+from hushgrid.planning.task import Task
 from hushgrid.planning.windows import window_loss
 from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
 from hushgrid.stores.ledger.rules import AccountRows, WindowRows
