@@ -454,6 +454,6 @@ def test_a_key_with_a_line_break_is_named_on_one_line(tmp_path: Path) -> None:
 def test_groups_of_one_zone_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hushgrid.files.service_file.MOST_HOUSES", 2)
+    monkeypatch.setattr("hushgrid.files.settings.MOST_HOUSES", 2)
     ((key, _),) = found_in(tmp_path, SERVICE, load_deployment)
     assert key == "houses"

@@ -133,7 +133,7 @@ class ZoneModel(NamedTuple):
     @classmethod
     def read(cls, path: Path, name: str | None) -> ZoneModel:
         """From a zone file, whose houses may name their meters, or a service file."""
-        from hushgrid.files.meters import meter_ids
+        from hushgrid.files.settings import meter_ids
         from hushgrid.files.toml import TomlFile
 
         zone, service = common.load_either(path, name)
