@@ -1,11 +1,11 @@
-"""Checks of a publisher's behaviour: scale, grid, memory and budget.
+"""Checks of a publisher's behaviour: scale, grid, memory and losses.
 
 The auditor supplies the readings, so the noise is known: the answer minus the load.
 
 A factory is `factory(terms, *, seed=None) -> publisher`. A publisher has `publish(readings)` for
 the next step: readings are whole Wh, one per house; the answer is a Release, or any object or
 mapping with `load_hat` [Wh] or `rate` [currency/kWh], and optionally `t`, `scale` [Wh],
-`epsilon`, `digest`. A step without readings (budget exhausted) has neither `load_hat` nor
+`epsilon`, `digest`. A step without readings has neither `load_hat` nor
 `epsilon`, or a `source` other than "readings". Optional: `again()` returns the last step again;
 `sample(readings)` takes (n, T, houses) readings and returns a mapping of (n, T) arrays of
 `load_hat` or `rate`, as n fresh publishers would publish T steps each.
@@ -210,7 +210,7 @@ def load_of(answer: PublicAnswer, tariff: Tariff) -> float:
 
 
 class Hushgrid:
-    """The correct publisher: Algorithm 1 with its budget, and a forecast once that is spent.
+    """The correct publisher: Algorithm 1, and a forecast beyond its horizon.
 
     Args:
         terms: Its terms.
@@ -221,11 +221,10 @@ class Hushgrid:
     def __init__(self, terms: Terms, noise: Noise, first: State) -> None:
         self.terms, self.noise = terms, noise
         self._first = self._state = first
-        self._spent, self._last = Spent(), None
+        self._last = None
         self._public = terms.first_public()
 
     _last: Release | Mapping[str, Any] | None
-    _block: tuple[int, int] | None = None  # of steps, of the last release
 
     def publish(self, readings: Ints) -> Release | Mapping[str, Any]:
         """The next step's release; noise is drawn before the readings are used."""
@@ -234,17 +233,10 @@ class Hushgrid:
             draws = prepare(state, self.noise)
         except HorizonError:
             return self._forecast()
-        block = state.policy.schedule.span(state.t)
-        cost = (
-            0.0 if block == self._block else draws.calibration.epsilon
-        )  # a block of steps is spent once
-        if not self._spent.fits(cost, self.terms.budget):
-            return self._forecast()
         load = tally_offset(readings, self.terms.zone, state.zone)
         release, self._state = step(state, load, draws)
         _, self._public = self._public.learn(release.load_hat, release.scale, state.rates)
-        self._spent = self._spent.add(0.0 if block == self._block else release.epsilon)
-        self._block, self._last = block, release
+        self._last = release
         return release
 
     def again(self) -> Release | Mapping[str, Any] | None:
@@ -758,7 +750,7 @@ def coverage_fault(first: State, t: int, scale: float, rates: Sequence[float]) -
 
 
 def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
-    """Whether spending stops at the budget, and no readings are used beyond the horizon."""
+    """Whether no loss is understated, and no readings are used beyond the horizon."""
     name, horizon = "budget", terms.policy.horizon
     if horizon > LONGEST:
         return Check(
@@ -766,8 +758,7 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
         )
     publisher, spending = factory(terms, seed=seed + 13), Spent()
     readings = _middle(terms, first)
-    limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
-    last = None
+    rates, last = list[float](), None
     for t in range(1, horizon + 1):
         answer = read_answer(publisher.publish(readings.copy()))
         if answer.from_readings:
@@ -783,18 +774,11 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
             loss = due if answer.epsilon is None else answer.epsilon
             spending = spending if block == last else spending.add(loss)  # a block of steps once
             last = block
-        if terms.budget is not None and spending.exceeds(terms.budget):
-            text = (
-                f"By step {t} the publisher has spent {spending.total:.6g} of a budget of {limit:g}"
-                " and goes on: it lost count, or began to count anew."
-            )
-            return Check(name, "failed", text, t)
         rates.append(answer.rate if answer.rate is not None else 0.0)
     if _beyond(publisher, readings):
         text = f"Step {horizon + 1} is published from readings, beyond the horizon of {horizon}."
         return Check(name, "failed", text, horizon + 1)
-    within = "no budget is set" if terms.budget is None else f"within the budget of {limit:g}"
-    return Check(name, "passed", f"{horizon} steps spend {spending.total:.6g}; {within}.")
+    return Check(name, "passed", f"{horizon} steps state {spending.total:.6g} together.")
 
 
 def _beyond(publisher: Any, readings: Ints) -> bool:

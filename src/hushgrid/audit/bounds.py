@@ -30,7 +30,7 @@ CHECKS = {
     "post_processing": "Estimates, forecasts and energy put back follow from public figures.",
     "republication": "A step that is published again is the same; its noise is never redrawn.",
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
-    "budget": "All releases together spend no more than was set.",
+    "budget": "No loss is understated: of a step, of a block, of lost steps, of models.",
     "promise": "All releases together say no more about one interval than is promised.",
     "account": "Records state the account of an interval promise that follows from those before.",
     "seed_reuse": "No two streams of noise are the same.",

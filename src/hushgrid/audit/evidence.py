@@ -64,7 +64,6 @@ class Terms:
         models: Theta, the occupancy models.
         consumption: Laws of the readings given occupancy.
         policy: Promise, trust and schedule.
-        budget: Largest sum of epsilon over a horizon, or None.
         secret: What is promised: "step", "interval" or "window".
         epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
         fallback_rate: Rate published without a release or forecast [currency/kWh].
@@ -87,7 +86,6 @@ class Terms:
     models: Sequence[OccupancyModel]
     consumption: Consumption
     policy: Policy
-    budget: float | None = None
     secret: str = "step"
     epsilon: float | None = None
     fallback_rate: float = 0.0

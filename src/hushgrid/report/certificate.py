@@ -35,8 +35,6 @@ each entry of a list, a figure that does not exist is null, and new keys may be 
         (docs/proofs/covers.md)
     promise.eta: share of every reading's law that may be anything
     promise.horizon: steps of one run
-    promise.budget: the most that all releases of a run may lose together, where Python sets
-        one, else null
     promise.rule: the policy's rules
     promise.models: models in Theta
     promise.sentence: the promise in words
@@ -241,7 +239,6 @@ def _promise(terms: Terms) -> dict[str, Any]:
         **_figures(terms),
         "eta": terms.policy.eta,
         "horizon": terms.policy.horizon,
-        "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
         **home_words(terms.secret, terms.promised, terms.window).content,
