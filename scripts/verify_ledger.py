@@ -26,7 +26,7 @@ KINDS = {
     "genesis": "created_at format key mode",
     "terms": "consumption digest first houses occupancy plan promise roster seconds tariff"
     " time_zone zone",
-    "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
+    "release": "applies_from applies_start counts digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
     "transfer": "direction house last other out",
     "charge": "digest epsilon first homes last what",
@@ -46,7 +46,7 @@ OPTIONAL = {
     "resume": {"account", "until", "windows"},
 }  # fmt: skip
 BEGINNINGS = ("digest", "first", "houses")  # of terms: not in their digest
-COSTS = ("scale", "epsilon", "delta", "epsilon_any", "put_back")
+COSTS = ("scale", "epsilon", "epsilon_any", "put_back")
 
 SIGNED_AT_ONCE = 1024
 UNSEEN = (
@@ -713,7 +713,7 @@ class Chain:
             need(self.gap is None, "a release from readings while a gap is not booked")
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0, "no noise")
-            need(body.get("noise") in ("laplace", "gaussian", "block"), "the noise is unknown")
+            need(body.get("noise") in ("laplace", "block"), "the noise is unknown")
             need(("block" in body) == (body.get("noise") == "block"), "noise and block disagree")
             self.take_block(body)
         else:
@@ -770,7 +770,6 @@ class Chain:
         start, end, loss = blocks[-1]
         need(end == (last + 1) * seconds - 1, "its windows end with another block")
         need(start <= body["start"], "its windows end with another block")
-        need(body["noise"] != "gaussian", "its noise has no loss that windows could count")
         need("reach" in self.terms, "windows without a reach")
         due = self.terms["reach"] / body["scale"] * (1 - CLOSE)
         need(body["epsilon_any"] >= due, "its epsilon_any is less than the reach over the scale")

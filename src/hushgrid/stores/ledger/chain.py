@@ -207,7 +207,7 @@ def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
-_COSTS = ("put_back", "scale", "epsilon", "delta", "epsilon_any")
+_COSTS = ("put_back", "scale", "epsilon", "epsilon_any")
 _CLOSE = 1e-9  # figures that went through a division elsewhere
 
 
@@ -287,10 +287,10 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
 
 def _check_window_loss(terms: TermsRecord, entry: ReleaseRecord, windows: WindowRows) -> None:
     """Require that what a block is booked with is no less than its noise leaves: reach / scale."""
-    if terms.reach is None or entry.noise == "gaussian":
+    if terms.reach is None:
         raise LedgerError(
-            f"step {entry.t} has an account of windows but noise {entry.noise} and terms with reach"
-            f" {terms.reach}; windows need Laplace or block noise, and terms that state a reach."
+            f"step {entry.t} has an account of windows, but its terms no reach; give the most by"
+            " which two readings of a home can differ in a step [Wh]."
         )
     due = terms.reach / entry.scale * (1 - _CLOSE)
     _, blocks = windows
