@@ -68,7 +68,8 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/operate/attack  # those have lines of their own
 	$(BIN)/python -m pytest -q tests/operate/batch/test_batch_spark.py
 	$(BIN)/python -m pytest -q tests/operate/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
-	  tests/planning/test_clamp.py \
+	  tests/planning/test_clamp.py tests/accounting/test_account.py tests/accounting/test_account_worlds.py \
+	  tests/curator/test_account.py tests/curator/test_windows.py \
 	  tests/stores/ledger/test_ledger_crash.py tests/web/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/curator/test_kill.py

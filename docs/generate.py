@@ -166,10 +166,9 @@ def _kind(schema: dict[str, Any]) -> str:
 
 def keys() -> str:
     """Each table of a service or zone file, and [learn] of `hushgrid learn`, with its keys."""
-    from hushgrid.files import laws, learn_file, meters, service_file, settings, zone_file
+    from hushgrid.files import laws, learn_file, service_file, settings, zone_file
     from hushgrid.files._tables import _key, keys_of
-    from hushgrid.model.consumption import Elasticity
-    from hushgrid.model.shape import LoadShape
+    from hushgrid.model.consumption import Elasticity, LoadShape
     from hushgrid.model.zone import FeedIn, Tariff
 
     found: dict[str, list[Any]] = {
@@ -185,7 +184,7 @@ def keys() -> str:
         "[tariff.charges]": [settings.Charges],
         "[[tariff.charges.seasons]]": [settings.Season],
         "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],
-        "[[houses]]": [meters.Metered],
+        "[[houses]]": [settings.Metered],
         "[[models]]": [laws.Chained, laws.ModelFile],
         "[models.chains.NAME]": [laws.Chain],
         "periods, weekend": [laws.Period],

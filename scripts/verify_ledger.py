@@ -31,7 +31,7 @@ KINDS = {
     "genesis": "created_at format key mode",
     "terms": "consumption digest first houses occupancy plan promise roster seconds tariff"
     " time_zone zone",
-    "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
+    "release": "applies_from applies_start counts digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
     "transfer": "direction house last other out",
     "charge": "digest epsilon first homes last what",
@@ -51,7 +51,7 @@ OPTIONAL = {
     "resume": {"account", "until", "windows"},
 }  # fmt: skip
 BEGINNINGS = ("digest", "first", "houses")  # of terms: not in their digest
-COSTS = ("scale", "epsilon", "delta", "epsilon_any", "put_back")
+COSTS = ("scale", "epsilon", "epsilon_any", "put_back")
 
 
 UNSEEN = (

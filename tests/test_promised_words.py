@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hushgrid import Policy
 from hushgrid.curator.promise import outlook, promise_content, promise_json, sentence
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.report.promise import home_words, outlook_prose, promise_sentence
+from hushgrid.report.outlook import outlook_prose
+from hushgrid.report.promise import home_words, promise_sentence
 from tests.curator.worlds import service
 
 ROOT = Path(__file__).parents[1]
@@ -34,8 +35,7 @@ def test_every_interval_promise_says_that_a_long_absence_is_not_covered(
     policy: Policy, continued: bool
 ) -> None:
     assert ABSENCE in promise_sentence(policy, "interval", 1.0, continued=continued)
-    for secret in ("step", "trajectory"):
-        assert ABSENCE not in promise_sentence(policy, secret, 1.0, continued=continued)
+    assert ABSENCE not in promise_sentence(policy, "step", 1.0, continued=continued)
 
 
 def test_the_service_states_the_same_sentence() -> None:
@@ -83,7 +83,6 @@ def test_an_interval_in_a_householders_words() -> None:
         " 73 : 27."
     )
     assert any("absence of several days" in one for one in not_covered)
-    assert home_words("trajectory", 1.0).lines == []
 
 
 @given(st.floats(0.01, 20))

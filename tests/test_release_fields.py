@@ -21,7 +21,7 @@ from hushgrid.audit.evidence import from_recording
 from hushgrid.stores.ledger.records import NOTHING, seal
 from hushgrid.stores.ledger.entries import ReleaseRecord, check_body
 from hushgrid.mechanism.release import Release
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.files.models import load_trace, save_trace
 
 said = dict(zone="z", t=1, applies_from=2, rule="r", digest="ab" * 32, simulated=True)

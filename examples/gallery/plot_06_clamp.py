@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hushgrid import Consumption, Gamma, LogNormal, OccupancyModel, Policy, Zone
-from hushgrid.planning.expected_error import choose_clamp, expected_error
+from hushgrid.planning.clamp import choose_clamp, expected_error
 
 steps = 4 if os.environ.get("HUSHGRID_SMALL") else 24
 homes, bound = 200, 2500

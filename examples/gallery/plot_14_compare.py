@@ -11,7 +11,8 @@ import os
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hushgrid.lab.comparison import METHODS, compare
+from hushgrid.lab.bench import METHODS
+from hushgrid.lab.comparison import compare
 from hushgrid.lab.datasets import paper_world
 from hushgrid.lab.methods import MethodPromise
 

@@ -11,7 +11,7 @@ from hushgrid.adversary.filter import look_back as look_back
 from hushgrid.adversary.filter import watch as watch
 from hushgrid.adversary.knowledge import Knowledge as Knowledge
 from hushgrid.adversary.population import Population as Population
-from hushgrid.belief.estimate import posterior_mean as posterior_mean
+from hushgrid.belief.posterior import posterior_mean as posterior_mean
 from hushgrid.errors import ConsumptionError as ConsumptionError
 from hushgrid.errors import ExtraError as ExtraError
 from hushgrid.errors import FileError as FileError
@@ -43,8 +43,6 @@ from hushgrid.mechanism.noise import Noise as Noise
 from hushgrid.mechanism.noise import SecureNoise as SecureNoise
 from hushgrid.mechanism.noise import SimulatedNoise as SimulatedNoise
 from hushgrid.mechanism.policy import Even as Even
-from hushgrid.mechanism.policy import Gaussian as Gaussian
-from hushgrid.mechanism.policy import Negligible as Negligible
 from hushgrid.mechanism.policy import PerStep as PerStep
 from hushgrid.mechanism.policy import Policy as Policy
 from hushgrid.mechanism.policy import Schedule as Schedule

@@ -154,22 +154,6 @@ def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> Non
         raise AssertionError(f"scale {useless} was not refused")
 
 
-def check_gaussian(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
-    """The same for a source's integer Gaussian noise.
-
-    Args:
-        noise: The source.
-        draws: Number of draws.
-        scale: Standard deviation, approximately [Wh].
-
-    Raises:
-        AssertionError: If the law differs.
-    """
-    k = np.arange(-math.ceil(6 * scale), math.ceil(6 * scale) + 1)
-    chance = np.exp(-(k**2) / (2 * scale**2))
-    _check_law([noise.draw_gaussian(scale) for _ in range(draws)], chance / chance.sum())
-
-
 def _check_law(sample: list[int], chance: Floats) -> None:
     """Draws against the chances of -reach..reach: chi-square at one in a million."""
     from scipy.special import chdtri

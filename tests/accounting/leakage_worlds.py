@@ -22,7 +22,6 @@ from hushgrid import (
     house_losses,
     init,
 )
-from hushgrid.accounting.composition import AccountEntry, ReleaseAccount
 from hushgrid.mechanism.policy import BlockRule
 from tests.accounting.leakage_oracle import (
     Bits,
@@ -200,6 +199,6 @@ def booked_losses(
     """(T, houses), blocks included: as an account books them."""
     policy = Policy(1.0, setup.horizon, eta=0.0, blocks=rule)
     state = init(setup.zone, TARIFF, models, setup.consumption(), policy)
-    entries = tuple(AccountEntry(t + 1, b, rate(0)) for t, b in enumerate(scales.tolist()))
-    account = ReleaseAccount(state, entries)
-    return np.array([account.losses(entry) for entry in entries])
+    rates = [rate(0)] * setup.horizon
+    steps = enumerate(scales.tolist(), 1)
+    return np.array([state.scheduler.losses(t, b, rates[: t - 1]) for t, b in steps])

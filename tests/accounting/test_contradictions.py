@@ -18,7 +18,7 @@ from hushgrid.mechanism.policy import Policy
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.tradeoff import endless_leakage
-from hushgrid.report.promise import plan_figure
+from hushgrid.report.plan import plan_figure
 from tests.audit.zones import terms, week_of
 from tests.curator.setups import service
 

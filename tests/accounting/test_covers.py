@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import PolicyError
-from hushgrid.accounting.covers import DURATIONS, auc_bound, covers
+from hushgrid.accounting.composition import DURATIONS, auc_bound, covers
 
 Law = dict[tuple[int, ...], float]
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, OccupancyModel, Policy, house_losses, init
-from hushgrid.accounting.composition import AccountEntry, ReleaseAccount
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.mechanism.policy import BlockRule
 from tests.accounting.leakage_oracle import (
@@ -171,8 +170,7 @@ def random_reaction(
         if len(blocks) == len(setup.bounds):
             losses[t, output] = house_losses(setup.zone, f, t + 1, b, 0.0, factor)[0]
         else:
-            past = tuple(AccountEntry(s + 1, 1.0, r) for s, r in enumerate(rates))
-            losses[t, output] = ReleaseAccount(state, past).losses(AccountEntry(t + 1, b, 0.0))
+            losses[t, output] = state.scheduler.losses(t + 1, b, rates)
     return Reaction(setup, model, scales, losses)
 
 

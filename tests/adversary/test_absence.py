@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid.accounting.covers import auc_bound
-from hushgrid.adversary.absence import Absence, NoiseBlocks, absences
+from hushgrid.accounting.composition import auc_bound
+from hushgrid.adversary.attack import Absence, NoiseBlocks, absences
 from hushgrid.cli import main
 from hushgrid.errors import ModelError
 

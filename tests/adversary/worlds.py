@@ -30,7 +30,7 @@ from tests.adversary import oracle
 LAPLACE, GAUSSIAN = "laplace", "gaussian"
 RELEASE = Release(
     zone="z", t=1, applies_from=2, load_hat=0, put_back=0.0, estimate=None, rate=1.0, scale=1.0,
-    epsilon=1.0, delta=0.0, epsilon_any=1.0, rule="eta=1 block union", digest="d",
+    epsilon=1.0, epsilon_any=1.0, rule="eta=1 block union", digest="d",
     simulated=True, noise="laplace",
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Spent
 from hushgrid.audit.behaviour import Hushgrid
 from hushgrid.audit.evidence import Terms
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
@@ -134,18 +133,6 @@ class _Dropped(_Own):
 def dropped_house(terms: Terms, *, seed: int | None = None) -> _Own:
     """The largest house is left out when the scale is set."""
     return _Dropped(terms, seed)
-
-
-class _Reset(Hushgrid):
-    def publish(self, readings: Any) -> Any:
-        if self._state.t == self.terms.policy.horizon // 2 + 1:
-            self._spent = Spent()
-        return super().publish(readings)
-
-
-def budget_reset(terms: Terms, *, seed: int | None = None) -> Hushgrid:
-    """Half-way through the day it forgets what it has spent."""
-    return _Reset(terms, SimulatedNoise(seed or 0), terms.first_state())
 
 
 def shared_seed(terms: Terms, *, seed: int | None = None) -> Hushgrid:

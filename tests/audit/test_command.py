@@ -80,7 +80,7 @@ def test_a_publisher_and_a_broken_one(
     [
         ('secret = "interval"\nblock_epsilon = [0.1]', "passed", "passed", "in any one interval"),
         ('secret = "interval"\nblock_epsilon = [0.5]', "failed", "failed", "in any one interval"),
-        ("block_epsilon = [0.5]", "passed", "not_applicable", "(e^3)"),  # six of them
+        ("block_epsilon = [0.5]", "passed", "not_applicable", "as much as its whole block"),
     ],
 )
 def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
@@ -330,13 +330,13 @@ def test_the_publisher_of_the_guide_passes_its_audit(
         assert found[name] == "passed"
 
 
-def test_the_publisher_of_the_guide_keeps_a_budget(guide: str) -> None:
+def test_the_publisher_of_the_guide_ends_with_its_horizon(guide: str) -> None:
     """And noise that eta = 1 needs: the scale that it draws at is then the one that is due."""
     from hushgrid.audit.behaviour import check_behaviour
     from hushgrid.operate.audit import load_factory
 
     factory = load_factory(guide.split()[3])
-    zone = terms(eta=1.0, budget=5.0)
+    zone = terms(eta=1.0, horizon=10)
     found = {check.id: check.status for check in check_behaviour(factory, zone, seed=1)}
     assert set(found.values()) == {"passed", "not_applicable"}  # it publishes no estimate
     assert np.isclose(zone.first_state().scheduler.at(1).scale, 2000.0)

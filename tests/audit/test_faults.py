@@ -26,10 +26,6 @@ def estimating() -> Terms:
     return replace(zone, policy=replace(zone.policy, publish="estimate"))
 
 
-def saving() -> Terms:
-    return terms(budget=5.0)
-
-
 def two_days_long() -> Terms:
     return terms(horizon=192)
 
@@ -42,7 +38,6 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
     "an estimate that tells the load": ("post_processing", faults.telling, estimating),
     "fresh noise on re-publication": ("republication", faults.fresh_noise, terms),
     "a house dropped from kappa": ("protected_set", faults.dropped_house, certain_big_house),
-    "budget reset in mid-day": ("budget", faults.budget_reset, saving),
     "readings beyond the horizon": ("budget", faults.beyond_horizon, terms),
     "noise drawn once a day": ("seed_reuse", faults.drawn_once, terms),
     "too little noise later": ("noise_scale", faults.careless_later, two_days_long),
@@ -53,7 +48,6 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
     "one size for all blocks": ("seed_reuse", faults.kept_size, in_blocks),
     "a block's loss booked by steps": ("budget", faults.loss_by_steps, in_blocks),
     "seed shared, in blocks": ("seed_reuse", faults.shared_seed, in_blocks),
-    "budget reset, in blocks": ("budget", faults.budget_reset, in_blocks),
 }
 
 
@@ -84,15 +78,13 @@ def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> 
 
 @pytest.mark.parametrize(
     ("fault", "where"),
-    [("noise_scale", None), ("protected_set", 1), ("budget", 13), ("republication", 1)],
+    [("noise_scale", None), ("protected_set", 1), ("republication", 1)],
 )
 @pytest.mark.sampled
 def test_the_first_bad_step_is_named(fault: str, where: int | None) -> None:
     factory, zone = {
         "noise_scale": (faults.weak_noise, terms()),
         "protected_set": (faults.dropped_house, certain_big_house()),
-        # 5.0 of 5.2 is spent after 10 steps; the count starts anew at step 13 and is above at once
-        "budget": (faults.budget_reset, terms(budget=5.2)),
         "republication": (faults.fresh_noise, terms()),
     }[fault]
     checks = watched(factory, zone, fault)

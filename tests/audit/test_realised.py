@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms, from_recording
 from hushgrid.audit.houses import mixture_loss, worst_of_blocks

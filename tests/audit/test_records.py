@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Noise, SimulatedNoise
-from hushgrid.accounting.composition import ReleaseAccount
+from hushgrid._numbers import sum_up
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.certificate import Certificate, certify
@@ -52,7 +52,7 @@ def failed(found: Certificate) -> set[str]:
 
 @pytest.mark.parametrize("eta", [0.0, 0.3, 1.0])
 def test_a_true_ledger_passes(tmp_path: Path, eta: float) -> None:
-    zone = terms(eta=eta, budget=12.1)
+    zone = terms(eta=eta)
     found = audited(tmp_path, ledger(zone), zone)
     assert failed(found) == set()
     assert found.verdict == "passed"
@@ -65,12 +65,10 @@ def test_figures_are_those_of_the_accountants(tmp_path: Path) -> None:
     zone = terms(eta=0.3)
     made = releases(zone)
     (houses,) = audited(tmp_path, ledger(zone, made), zone).houses
-    account = ReleaseAccount(zone.first_state())
-    for one in made:
-        account = account.add(one)
-    assert houses.total == pytest.approx(account.pure)
-    assert houses.composed == pytest.approx(account.epsilon(houses.worst, 1e-6))
-    losses = np.array([account.losses(entry) for entry in account.entries])
+    scheduler = zone.first_state().scheduler
+    rates = [one.rate for one in made]
+    losses = np.array([scheduler.losses(one.t, one.scale, rates[: one.t - 1]) for one in made])
+    assert houses.total == pytest.approx([sum_up(column) for column in losses.T.tolist()])
     assert houses.leakage is not None
     assert houses.leakage == pytest.approx(temporal_leakage(zone.models, losses).total.max(axis=0))
 
@@ -135,29 +133,6 @@ def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:
     assert "protected_set" in failed(found)
     assert found.check("protected_set").first_bad == 5
     assert "house 4" in found.check("protected_set").text
-
-
-def test_a_budget_that_begins_anew(tmp_path: Path) -> None:
-    zone = terms(budget=6.0)
-    made = releases(zone, steps=12)
-    good = audited(tmp_path, ledger(zone, made), zone)
-    assert good.check("budget").status == "passed"
-    again = [replace(one) for one in releases(zone, steps=12, seed=2)]
-    told = story(zone, made) + story(zone, again, first=13, opening=False)
-    found = audited(tmp_path, sealed(told, zone="elm"), zone)
-    assert found.check("chain").status == "passed"  # the chain's rules allow new terms
-    assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 15  # the second record of terms
-
-
-def test_spending_is_counted_over_any_horizon_whatever_the_terms(tmp_path: Path) -> None:
-    """Other terms in the second half: no restart of the same count, but the sum is above."""
-    zone, other = terms(budget=6.0), terms(budget=6.0, epsilon=0.4)
-    told = story(zone, releases(zone, steps=12))
-    told += story(other, releases(other, steps=5, seed=2), first=13, opening=False)
-    found = audited(tmp_path, sealed(told, zone="elm"), zone, other)
-    assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 16  # their first release: 6.4 > 6
 
 
 def test_an_epsilon_that_is_understated(tmp_path: Path) -> None:
@@ -301,7 +276,7 @@ def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["forecast", "fallback"])
 def test_a_stand_in_that_tells_the_load(tmp_path: Path, source: Any) -> None:
     """A forecast costs nothing because anybody could have made it; so it must be that one."""
-    zone = terms(fallback_rate=63.0, budget=2.6)
+    zone = terms(fallback_rate=63.0)
     publisher = hushgrid(zone, seed=1)
     made: list[Any] = [publisher.publish(np.full(5, 200)) for _ in range(6)]
     forecast = made[5]["rate"]
@@ -327,7 +302,7 @@ def told(zone: Terms, made: list[Release], change: Any, **more: Any) -> list[Rec
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epsilon", 3.25), ("epsilon_any", 1234.5), ("delta", 0.125),
+    [("epsilon", 3.25), ("epsilon_any", 1234.5),
      ("rule", "load 2500"), ("counts", {"houses": 2500})],
 )  # fmt: skip
 def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, value: Any) -> None:
@@ -344,13 +319,6 @@ def test_last_digits_that_differ_are_named(tmp_path: Path, name: str) -> None:
     records = told(zone, releases(zone), lambda n, body: {name: body[name] * (1 + n * 1e-12)})
     found = audited(tmp_path, records, zone).check("post_processing")
     assert (found.status, found.text.split()[0]) == ("noted", "24")
-
-
-def test_an_epsilon_that_is_not_told_is_no_way_around_the_budget(tmp_path: Path) -> None:
-    zone = terms(budget=2.0)
-    records = told(zone, releases(zone), lambda n, _body: {"epsilon": None} if n > 3 else {})
-    found = audited(tmp_path, records, zone).check("budget")
-    assert (found.status, found.first_bad) == ("failed", 6)
 
 
 def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
@@ -374,7 +342,7 @@ def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
 
 def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
     """Not in its estimate, and where its rate differs in the last digits that is said."""
-    zone = terms(budget=2.0)
+    zone = terms()
     good = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {}), zone)
     assert good.check("post_processing").status == "passed"
     bad = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {"estimate": 2500.0}), zone)
@@ -385,15 +353,12 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
-    zone = terms(budget=12.1, charged=0.5)
+    zone = terms(charged=0.5)
     records = story(zone, releases(zone))
     none = audited(tmp_path, sealed(records, zone="elm"), zone).check("budget")
     assert (none.status, none.first_bad) == ("failed", 3)
     paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5, first=0, last=899)))
     found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), zone)
-    assert found.check("budget").first_bad == 27  # the last release: 12 + 0.5
-    within = replace(zone, budget=12.6)
-    found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), within)
     assert found.check("budget").status == "passed"
 
 

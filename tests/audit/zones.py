@@ -160,9 +160,9 @@ periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
 
 
 def in_blocks() -> Terms:
-    """A day of blocks of steps with a budget that ends within it."""
+    """A day of blocks of steps."""
     schedule = Blocks((4, 8, 2, 6, 1, 3), (0.6, 0.5, 0.6, 0.4, 0.3, 0.6))
-    return named(replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule)))
+    return named(replace(terms(), policy=Policy(0.6, horizon=24, schedule=schedule)))
 
 
 def week_of(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:

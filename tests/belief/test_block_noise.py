@@ -15,14 +15,8 @@ from hushgrid import Consumption, OccupancyModel, SimulatedNoise, Uniform
 from hushgrid._kernels.load_filter import within_block
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import NO_FACTOR, PublicKnowledge
-from hushgrid.belief.load_filter import (
-    EarlierRelease,
-    EvenDays,
-    FollowedKnowledge,
-    LoadFilter,
-    SeenLoads,
-    Spreads,
-)
+from hushgrid.belief.followed import EarlierRelease, EvenDays, FollowedKnowledge
+from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
 from hushgrid.belief.rate_interval import noise_interval, posterior_interval
 
 LENGTHS = (5, 1, 8, 2)

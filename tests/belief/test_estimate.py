@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform
-from hushgrid.belief.estimate import (
-    FactorPrior,
-    LoadMixture,
-    PublicKnowledge,
-    intervals,
-    posterior_mean,
-)
+from hushgrid.belief.estimate import FactorPrior, LoadMixture, PublicKnowledge, intervals
 from hushgrid.belief.filter import condition, each_block, load_moments, marginals, predict, prior
+from hushgrid.belief.posterior import posterior_mean
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 

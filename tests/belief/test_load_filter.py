@@ -17,20 +17,10 @@ from hushgrid import Consumption, ModelError, NoiseError, OccupancyModel, Unifor
 from hushgrid._kernels.load_filter import _behind
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.belief.load_filter import (
-    _WIDTH_LAW,
-    KNOTS,
-    SPREAD,
-    SPREADS,
-    EarlierRelease,
-    EvenDays,
-    FollowedKnowledge,
-    LoadFilter,
-    SeenLoads,
-    Spreads,
-)
+from hushgrid.belief.followed import _WIDTH_LAW, SPREAD, EarlierRelease, EvenDays, FollowedKnowledge
+from hushgrid.belief.load_filter import KNOTS, SPREADS, LoadFilter, SeenLoads, Spreads
 from hushgrid.belief.rate_interval import posterior_interval
-from hushgrid.model.shape import LoadShape
+from hushgrid.model.consumption import LoadShape
 from hushgrid.model.zone import Covariate
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

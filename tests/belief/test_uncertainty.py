@@ -26,7 +26,8 @@ from hushgrid import (
     step,
     tally,  # fmt: skip
 )
-from hushgrid.belief.estimate import GAUSSIAN, LAPLACE, LoadInterval, PublicKnowledge, Shape
+from hushgrid.belief.estimate import LoadInterval, PublicKnowledge
+from hushgrid.belief.posterior import GAUSSIAN, LAPLACE, Shape
 from hushgrid.belief.rate_interval import noise_interval, posterior_interval, rate_range
 
 N = 60

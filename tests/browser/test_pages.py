@@ -279,7 +279,7 @@ def test_reports_look_like_pages(page_of: Open, scheme: str) -> None:
     drawing = '<svg viewBox="0 0 900 300" role="img" aria-label="errors"></svg>'
     page = page_of(360, color_scheme=scheme)
     for text in (
-        html_page("Learned zone", prose, {"days": dot}, ["days"]),
+        html_page("Learned zone", prose, {"laws": dot}),
         render(
             "plan.html",
             title="Plan",

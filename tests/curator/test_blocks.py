@@ -31,7 +31,7 @@ from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import check_blocks, examine
-from hushgrid.report.promise import block_keys
+from hushgrid.report.plan import block_keys
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import create

@@ -17,7 +17,8 @@ import pytest
 
 from hushgrid import Policy, SimulatedNoise, init, step
 from hushgrid.audit.certificate import certify
-from hushgrid.belief.load_filter import FollowedKnowledge, Values, informed
+from hushgrid.belief.followed import FollowedKnowledge, informed
+from hushgrid.belief.load_filter import Values
 from hushgrid.curator.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 
 from hushgrid import Policy
 from hushgrid.audit.certificate import certify
-from hushgrid.belief.load_filter import FollowedKnowledge
+from hushgrid.belief.followed import FollowedKnowledge
 from hushgrid.files.deployment import LocalDays, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store

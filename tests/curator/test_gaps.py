@@ -148,7 +148,7 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
         ledger.append("resume", resume(gap.first, gap.last, epsilon=0.5))
     evidence, _ = load_ledger(world.made.ledger, zone=None, key=None, heads=())
     terms = terms_of(world.made.zones[0])
-    found = budget(evidence[0], terms, {evidence[0].weeks[0].digest: terms})
+    found = budget(evidence[0], {evidence[0].weeks[0].digest: terms})
     assert found.status == "failed"
     assert "may have cost 1.5" in found.text
 

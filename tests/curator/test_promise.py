@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy, Tariff
-from hushgrid.accounting.covers import DURATIONS
+from hushgrid.accounting.composition import DURATIONS
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.curator.promise import outlook, promise_json, sentence, tradeoff_json
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.report.certificate import certificate_json
-from hushgrid.report.promise import outlook_json, outlook_prose, plan_prose, price_error, verdict
+from hushgrid.report.outlook import outlook_json, outlook_prose, price_error, verdict
+from hushgrid.report.plan import plan_prose
 from hushgrid.web.http import prices as promises
 from hushgrid.web.http.models import PromiseTerms, TradeoffAnswer
 from tests.curator.worlds import service

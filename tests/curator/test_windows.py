@@ -25,7 +25,7 @@ from hushgrid.files.weeks import placed, week_plan
 from hushgrid.operate.audit import load_case
 from hushgrid.planning.planner import plan
 from hushgrid.planning.windows import most_blocks, window_loss
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import first_step
@@ -151,7 +151,7 @@ CHANGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(12) if SOAK else (1, 4))
+@pytest.mark.parametrize("seed", range(12) if SOAK else (1,))
 def test_every_window_of_changing_promises_loses_what_is_promised(
     tmp_path: Path, seed: int
 ) -> None:

@@ -15,11 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from hushgrid.adversary.attack import prior_of
+from hushgrid.adversary.attack import prior_of, without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.adversary.recording import without_noise
 from hushgrid.curator.promise import sentence
 from hushgrid.demo.living import (
     EVENING,

@@ -25,7 +25,6 @@ from hushgrid.files.settings import Http
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.weeks import placed
 from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.expected_error import RHO
@@ -323,8 +322,6 @@ def test_a_model_of_homes_that_move_together_is_refused(tmp_path: Path) -> None:
     for change in (
         {"scenario": replace(zone.scenario, models=(pair,))},
         {"learned": Provenance("private")},
-        {"policy": Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))},
-        {"policy": Policy(1.0, schedule=Negligible(0.01))},
         {"policy": Policy(1.0, on_empty="publish_exact")},
     ):
         with pytest.raises(PolicyError, match="'elm'"):

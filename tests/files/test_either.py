@@ -13,7 +13,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
 from hushgrid.lab.simulation import Mechanism, days, fold
 from hushgrid.mechanism.scheduler import schedule
-from hushgrid.report.comparison import simulation_json
+from hushgrid.report.paper import simulation_json
 from tests.curator.setups import example
 
 OAK = """

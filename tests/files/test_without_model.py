@@ -16,7 +16,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
-from hushgrid.model.shape import LoadShape
+from hushgrid.model.consumption import LoadShape
 from hushgrid.operate.template import (
     WINDOWS,
     NewZone,
@@ -24,7 +24,7 @@ from hushgrid.operate.template import (
     example,
     planned_errors,
 )
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from tests.curator.setups import BEGINS
 from tests.files.leaves import leaves
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, Histogram, OccupancyModel, Policy, Scenario, Tariff, Zone
-from hushgrid.adversary.recording import Recording
+from hushgrid.adversary.attack import Recording
 from hushgrid.cli import main
 from hushgrid.lab.attack import record
 

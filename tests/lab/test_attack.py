@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import OccupancyModel
 from hushgrid.adversary.attack import Attack, attack, prior_of
 from hushgrid.errors import PolicyError
-from hushgrid.lab.attack import record, versions
-from hushgrid.mechanism.policy import Gaussian
-from tests.lab.attacked import STAY, day, run, world
+from hushgrid.lab.attack import versions
+from tests.lab.attacked import STAY, day, run
 
 ZONE = Path(__file__).parents[2] / "examples" / "release.toml"
 
@@ -83,14 +82,6 @@ def test_the_prior_is_what_the_chain_says() -> None:
     theta = OccupancyModel.factored([[1.0, 0.0]], [[STAY]])
     home = prior_of([theta], 3)
     np.testing.assert_allclose(home[:, 0], [0.0, 0.05, 0.05 * 0.95 + 0.95 * 0.05])
-
-
-def test_policies_without_an_epsilon_a_step_have_no_rivals() -> None:
-    scenario = world()
-    policy = Policy(1.0, horizon=8, schedule=Gaussian(20.0, 1e-6))
-    recorded = record(scenario, policy, seed=1)
-    assert list(versions(scenario, policy, recorded, seed=1)) == ["open", "hushgrid"]
-    assert list(versions(scenario, policy, recorded.public, seed=1)) == ["hushgrid"]
 
 
 @pytest.mark.parametrize(

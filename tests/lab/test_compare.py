@@ -18,7 +18,9 @@ from hushgrid.belief.filter import imputed
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.files.results import Journal
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import BATTERY_SIZE, METHODS, Bench, Comparison, compare, errors
+from hushgrid.lab.baselines import day_law
+from hushgrid.lab.bench import BATTERY_SIZE, METHODS, Bench, errors
+from hushgrid.lab.comparison import Comparison, compare
 from hushgrid.lab.datasets import (
     Real,
     Recorded,
@@ -29,7 +31,6 @@ from hushgrid.lab.datasets import (
     survey_world,
 )
 from hushgrid.lab.methods import Method, MethodPromise, MethodRefusal, MethodSetting, Ready
-from hushgrid.lab.transforms import day_law
 from hushgrid.learning.habits import Survey, survey_of
 from hushgrid.model.zone import Tariff
 from hushgrid.report.comparison import (

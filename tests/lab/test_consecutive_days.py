@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.lab.comparison import Bench
+from hushgrid.lab.baselines import FOURIER, WAVELET
+from hushgrid.lab.bench import Bench
 from hushgrid.lab.datasets import Recorded
 from hushgrid.lab.methods import (
     BOUND,
@@ -21,8 +22,7 @@ from hushgrid.lab.methods import (
     Ready,
 )
 from hushgrid.lab.pufferfish import QUILT, WASSERSTEIN
-from hushgrid.lab.transforms import FOURIER, WAVELET
-from hushgrid.planning.planner import Secret
+from hushgrid.planning.task import Secret
 from tests.lab.day_source import DAYS, T, U, source
 
 

@@ -16,7 +16,7 @@ from hushgrid import Consumption, Histogram, OccupancyModel, Scenario, Tariff, Z
 from hushgrid._kernels.loss import two_sided
 from hushgrid.errors import PolicyError
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import METHODS, methods_with
+from hushgrid.lab.bench import METHODS, methods_with
 from hushgrid.lab.methods import MethodPromise, MethodRefusal, MethodSetting, Ready
 from hushgrid.lab.pufferfish import quilt_multiple
 from hushgrid.model.occupancy import Calendar
@@ -83,12 +83,6 @@ def test_interval_is_tight_somewhere() -> None:
         assert max(worst) > 1.2
 
 
-@pytest.mark.parametrize("name", ["hushgrid_eta0", "bound_independent", "wasserstein", "group"])
-def test_trajectory(name: str) -> None:
-    scales = scales_of(name, house(1), MethodPromise("trajectory", 2.0))
-    assert float((U / scales).sum()) <= 2.0 * (1 + 1e-9)
-
-
 def test_constraint_needs_a_delta_and_then_gives_less_noise() -> None:
     large = METHOD["dphmm"].prepare(MethodSetting.of(house(1), MethodPromise("step", 1.0, 0.01), T))
     assert isinstance(large, Ready)
@@ -99,9 +93,7 @@ def test_constraint_needs_a_delta_and_then_gives_less_noise() -> None:
 
 def test_window_promises_what_is_asked() -> None:
     """Looks and publications of any w steps stay within epsilon: counted from the releases."""
-    ready = METHOD["wevent"].prepare(
-        MethodSetting.of(house(2), MethodPromise("trajectory", 1.0), T)
-    )
+    ready = METHOD["wevent"].prepare(MethodSetting.of(house(2), MethodPromise("interval", 1.0), T))
     assert isinstance(ready, Ready)
     assert "any 5 steps" in ready.guarantee
     made = ready.publish(np.array([0, U, 0, U, 0]), np.random.SeedSequence(3))
@@ -135,10 +127,6 @@ def test_window_holds_its_price_uncut() -> None:
 
 
 def test_quilt_leaves_out_what_it_cannot_promise() -> None:
-    refused = METHOD["quilt"].prepare(
-        MethodSetting.of(house(1), MethodPromise("trajectory", 1.0), T)
-    )
-    assert isinstance(refused, MethodRefusal)
     block = OccupancyModel.blocked([[0, 1]], [[0.25, 0.25, 0.25, 0.25]], [[np.full((4, 4), 0.25)]])
     f = Consumption.by_class(absent=[Histogram([1.0])] * 2, present=[Histogram([1.0, 1.0])] * 2)
     both = Scenario(Zone("z", [U, U]), Tariff(1.0, 62.5), (block,), f)

@@ -14,7 +14,7 @@ from hushgrid.lab import paper
 from hushgrid.lab import paper as sweeps
 from hushgrid.lab.paper import Experiment
 from hushgrid.lab.simulation import Study
-from hushgrid.report import comparison as report
+from hushgrid.report import paper as report
 from hushgrid.statistics import ratio_of_means
 
 DAYS = int(os.environ.get("HUSHGRID_PAPER_DAYS", "20"))  # all 200 in make soak

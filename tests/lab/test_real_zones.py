@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hushgrid.cli.compare import recorded_source
-from hushgrid.lab.comparison import SLOT_MEAN, compare, copied
+from hushgrid.lab.bench import SLOT_MEAN
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Recorded
 from hushgrid.lab.methods import BOUND, FORECAST, HUSHGRID_ETA05, MethodPromise
 

@@ -11,7 +11,8 @@ import pytest
 from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
 from hushgrid.errors import PolicyError
 from hushgrid.files.weeks import Steps, local_seconds
-from hushgrid.lab.comparison import _DRAW, HELD, KINDS_HELD, SLOT_MEAN, Bench, compare, copied
+from hushgrid.lab.bench import DRAW, HELD, KINDS_HELD, SLOT_MEAN, Bench
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world, real_days
 from hushgrid.lab.methods import (
     BOUND,
@@ -145,7 +146,7 @@ def test_figures_are_means_over_draws_of_noise() -> None:
     source, promise = followed(), MethodPromise("step", 4.0)
     run = partial(compare, source, promise, days=3, methods=(BOUND,))
     both = run(seed=1, draws=2)
-    each = [run(seed=seed) for seed in (1, 1 + _DRAW)]
+    each = [run(seed=seed) for seed in (1, 1 + DRAW)]
     for part in ("estimated", "raw"):
         alone = [one.values(BOUND.name, part) for one in each]
         assert not np.array_equal(*alone)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.lab.comparison import (
+from hushgrid.lab.bench import (
     AHEAD,
     FLAT,
     PARTS,
@@ -18,10 +18,9 @@ from hushgrid.lab.comparison import (
     TIME_OF_USE,
     YESTERDAY,
     Bench,
-    compare,
-    copied,
     errors,
 )
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded
 from hushgrid.lab.methods import FORECAST, MethodPromise
 from hushgrid.lab.rolling import (

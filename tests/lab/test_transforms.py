@@ -14,9 +14,7 @@ from scipy.stats import multivariate_normal
 
 from hushgrid.errors import PolicyError
 from hushgrid.lab import paper
-from hushgrid.lab.comparison import METHODS
-from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
-from hushgrid.lab.transforms import (
+from hushgrid.lab.baselines import (
     _Estimator,
     choose_k,
     day_law,
@@ -25,6 +23,8 @@ from hushgrid.lab.transforms import (
     haar,
     wavelet_sensitivity,
 )
+from hushgrid.lab.bench import METHODS
+from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
 
 EPSILON = 0.5
 
@@ -120,9 +120,7 @@ def test_wavelet_weights_are_privelets() -> None:
 @pytest.mark.parametrize("name", ["fourier", "wavelet"])
 def test_what_is_published_has_the_noise_that_was_counted(name: str) -> None:
     """Noise is added to the coefficients, is no function of the load, and has the mean size b."""
-    setting = MethodSetting.of(
-        paper.scenario(0.0, 1, n=30), MethodPromise("trajectory", EPSILON), 96
-    )
+    setting = MethodSetting.of(paper.scenario(0.0, 1, n=30), MethodPromise("interval", EPSILON), 96)
     ready = next(m for m in METHODS if m.name == name).prepare(setting)
     assert isinstance(ready, Ready)
     if name == "fourier":
@@ -151,7 +149,7 @@ def test_what_is_published_has_the_noise_that_was_counted(name: str) -> None:
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7])
 def test_days_of_few_steps(name: str, horizon: int) -> None:
     setting = MethodSetting.of(
-        paper.scenario(0.0, 1, n=3), MethodPromise("trajectory", EPSILON), horizon
+        paper.scenario(0.0, 1, n=3), MethodPromise("interval", EPSILON), horizon
     )
     ready = next(m for m in METHODS if m.name == name).prepare(setting)
     assert isinstance(ready, Ready)

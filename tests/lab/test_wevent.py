@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.lab import paper
+from hushgrid.lab.baselines import WEVENT, Distribution
 from hushgrid.lab.methods import MethodPromise, MethodSetting, Ready
-from hushgrid.lab.wevent import WEVENT, Distribution
 
 
 @given(st.integers(1, 9), st.lists(st.booleans(), min_size=1, max_size=60), st.floats(0.01, 5))
@@ -33,9 +33,7 @@ def test_jumps_are_published_within_epsilon() -> None:
     """A load that jumps now and then, from the scales that an observer sees."""
     n, horizon, epsilon = 500, 48, 40.0
     scenario = paper.scenario(0.0, 1, n=n)
-    ready = WEVENT.prepare(
-        MethodSetting.of(scenario, MethodPromise("trajectory", epsilon), horizon)
-    )
+    ready = WEVENT.prepare(MethodSetting.of(scenario, MethodPromise("interval", epsilon), horizon))
     assert isinstance(ready, Ready)
     load = np.repeat([100_000, 400_000, 150_000, 350_000], horizon // 4)
     made = ready.publish(load, np.random.SeedSequence([3]))

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
+from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.errors import PolicyError
-from hushgrid.lab.comparison import (
-    AHEAD,
-    HELD,
-    ROLLING_MEAN_NOISY,
-    Bench,
-    WindowNoise,
-    compare,
-    copied,
-    methods_with,
+from hushgrid.lab.baselines import (
+    FOURIER,
+    WAVELET,
+    WEVENT,
+    WEVENT_ABSORPTION,
+    Absorption,
+    Distribution,
 )
+from hushgrid.lab.bench import AHEAD, HELD, ROLLING_MEAN_NOISY, Bench, WindowNoise, methods_with
+from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world
 from hushgrid.lab.methods import (
     BOUND,
@@ -37,8 +37,6 @@ from hushgrid.lab.methods import (
     Ready,
 )
 from hushgrid.lab.rolling import DailySums
-from hushgrid.lab.transforms import FOURIER, WAVELET
-from hushgrid.lab.wevent import WEVENT, WEVENT_ABSORPTION, Absorption, Distribution
 from hushgrid.report.comparison import comparison_json
 from tests.lab.day_source import T, U, source
 
@@ -198,7 +196,7 @@ def test_whole_days_count_as_often_as_a_window_touches_them(
     setting = MethodSetting.of(world, promise, T, run=world)
     assert setting.day_epsilon == pytest.approx(1 / touched)
     ready = method.prepare(setting)
-    alone = method.prepare(MethodSetting.of(world, MethodPromise("trajectory", 1 / touched), T))
+    alone = method.prepare(MethodSetting.of(world, MethodPromise("interval", 1 / touched), T))
     assert isinstance(ready, Ready)
     assert isinstance(alone, Ready)
     assert ready.scale == pytest.approx(alone.scale)
@@ -276,7 +274,7 @@ def test_publications_of_earlier_days_count(method: Method) -> None:
     assert np.count_nonzero(spent) > 6
     worst = max(spent[i : i + window].sum() for i in range(len(spent) - window + 1))
     assert worst + window * probe <= epsilon * (1 + 1e-9)
-    apart = method.prepare(MethodSetting.of(days.scenarios[0], MethodPromise("trajectory", 1.0), T))
+    apart = method.prepare(MethodSetting.of(days.scenarios[0], MethodPromise("interval", 1.0), T))
     assert isinstance(apart, Ready)
     assert apart.publish_on is None
 

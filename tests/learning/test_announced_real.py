@@ -15,7 +15,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import first_public
 from hushgrid.model.zone import optimal_rate
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from tests.learning.options import learn_words
 
 DATA = Path(__file__).parents[3] / "shared/data"

@@ -11,16 +11,8 @@ from hushgrid.errors import ModelError
 from hushgrid.learning.em import expected, fit, select_homes
 from hushgrid.learning.evaluation import forecast_errors, published_groups
 from hushgrid.learning.habits import assumed_habits
-from hushgrid.learning.learner import (
-    GROUPS,
-    STARTS,
-    LearningTerms,
-    design_for,
-    learn,
-    prototypes,
-    split_laws,
-    starts_of,
-)
+from hushgrid.learning.learner import GROUPS, STARTS, LearningTerms, design_for, learn, starts_of
+from hushgrid.learning.pools import prototypes, split_laws
 from tests.learning.homes import SHOWN, histories, lived_in
 
 HABITS = assumed_habits(1800)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields
 from typing import get_args
 
@@ -12,7 +11,6 @@ import pytest
 from hushgrid import (
     Consumption,
     Elasticity,
-    Naive,
     NoiseError,
     OccupancyModel,
     Policy,
@@ -29,9 +27,9 @@ from hushgrid import (
     smallest_scale,
     step,
 )
-from hushgrid.belief.estimate import GAUSSIAN, NO_FACTOR, PublicKnowledge
+from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.mechanism.noise import Noise
-from hushgrid.mechanism.policy import Gaussian, NoiseName, PerStep
+from hushgrid.mechanism.policy import NoiseName, PerStep
 from hushgrid.mechanism.release import prepare, replay, skip
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -169,24 +167,6 @@ def test_the_estimate_is_published_where_the_policy_says_so() -> None:
         assert guessed.load_hat == plain.load_hat
         assert guessed.estimate == expected
         assert guessed.rate == pytest.approx(62.5 + expected / 1000)
-
-
-def test_gaussian_noise_is_read_by_its_own_law() -> None:
-    """Normal load, normal noise: the textbook mean, and Laplace's would differ."""
-    policy = Policy(1.0, horizon=96, schedule=Gaussian(41.5, 1e-6), publish="estimate")
-    state = init(ZONE, TARIFF, [THETA], F, policy)
-    assert state.scheduler.at(1).scale == 41.5 * 1000
-    assert math.isinf(state.scheduler.at(1).epsilon)
-    release, _ = step(state, 500, SimulatedNoise(1))
-    assert release.rule.endswith("gaussian")
-    assert math.isinf(release.epsilon_any)
-    law = PublicKnowledge.start([THETA], F, NO_FACTOR).predicted()
-    m, v = float(law.mean[0, 0]), float(law.variance[0, 0])
-    expected = m + v / (v + release.scale**2) * (release.load_hat - m)
-    plain = PublicKnowledge.start([THETA], F, NO_FACTOR, shape=GAUSSIAN)
-    assert plain.learn(release.load_hat, release.scale)[0] == pytest.approx(expected)
-    with pytest.raises(PolicyError, match="give one of them"):
-        init(ZONE, TARIFF, [THETA], F, policy, Naive())
 
 
 def test_every_step_may_have_its_own_epsilon() -> None:

@@ -7,7 +7,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.mechanism.rates import Rates
+from hushgrid.mechanism.release import Rates
 
 NUMBERS = st.lists(st.floats(-5, 5), max_size=600)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,7 @@ from hushgrid import (
     Consumption,
     Even,
     Exact,
-    Gaussian,
     Knowledge,
-    Negligible,
     OccupancyModel,
     PerStep,
     Policy,
@@ -29,7 +26,6 @@ from hushgrid import (
     step,
     watch,
 )
-from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.release import replay
 from hushgrid.planning.planner import examine
@@ -60,14 +56,12 @@ class Fading(Schedule):
 def test_a_new_schedule_is_one_class() -> None:
     policy = Policy(1.0, horizon=STEPS, schedule=Fading(0.5))
     first = state = init(*WORLD, policy)
-    account, noise, made = ReleaseAccount(first), SimulatedNoise(1), []
+    noise, made = SimulatedNoise(1), []
     for t in range(1, STEPS + 1):
         release, state = step(state, 7, noise)
         assert release.epsilon == pytest.approx(0.5 ** (t - 1)), "the noise follows"
-        account = account.add(release)
         made.append(release)
     assert (release.noise, release.rule) == ("laplace", "eta=1 block union fading")
-    assert account.epsilon(0) == pytest.approx(sum(0.5**t for t in range(STEPS)))
     again = first
     for release in made:
         again = replay(again, release)
@@ -87,10 +81,6 @@ def test_a_new_schedule_is_one_class() -> None:
     [
         ({}, Even()),
         ({"epsilon_t": [1.0, 0.5, 0.5, 0.2]}, PerStep((1.0, 0.5, 0.5, 0.2))),
-        ({"gaussian": 50.0, "delta": 1e-6}, Gaussian(50.0, 1e-6)),
-        ({"negligible": 0.01}, Negligible(0.01)),
-        ({"negligible": 0.01, "epsilon_t": [0.5] * 4}, Negligible(0.01, (0.5,) * 4)),
-        ({"negligible": 0.0, "epsilon_t": [0.5] * 4}, PerStep((0.5,) * 4)),
     ],
 )
 def test_keys_of_a_file(keys: dict[str, Any], schedule: Schedule) -> None:
@@ -102,7 +92,3 @@ def test_keys_of_a_file(keys: dict[str, Any], schedule: Schedule) -> None:
     first = policy.first(2)
     assert (first.horizon, len(first.schedule.epsilons)) == (2, 2 if schedule.epsilons else 0)
     assert [first.epsilon_at(t) for t in (1, 2)] == [policy.epsilon_at(t) for t in (1, 2)]
-
-
-def test_no_release_has_an_epsilon_of_its_own_under_gaussian_noise() -> None:
-    assert Gaussian(50.0, 1e-6).epsilon_at(1.0, 1) == math.inf

@@ -39,7 +39,7 @@ from hushgrid.mechanism.scheduler import house_losses
 from hushgrid.model.consumption import Elasticity
 from hushgrid.model.laws import Net, TruncatedNormal, split
 from hushgrid.model.zone import cost, optimal_rate, tally
-from hushgrid.planning.expected_error import choose_clamp, expected_error
+from hushgrid.planning.clamp import choose_clamp, expected_error
 from tests.mechanism.signed_noise import Law, added, contaminated, noise
 from tests.strategies import random_row
 

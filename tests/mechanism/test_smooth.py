@@ -56,7 +56,7 @@ def test_an_audit_recomputes_the_smoothed_rate():
 
 @pytest.mark.soak
 def test_an_audit_passes_a_publisher_that_smooths():
-    terms = Terms(ZONE, TARIFF, (THETA,), F, Policy(0.5), budget=20.0)  # then forecasts
+    terms = Terms(ZONE, TARIFF, (THETA,), F, Policy(0.5, horizon=40))  # then forecasts
     found = {check.id: check.status for check in check_behaviour(hushgrid, terms, seed=5)}
     assert found["float_noise"] == "passed"
     assert "failed" not in found.values()

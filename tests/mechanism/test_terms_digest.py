@@ -25,7 +25,7 @@ from hushgrid import (
     init,
 )
 from hushgrid.files.zone_file import PolicyTable
-from hushgrid.mechanism.policy import Gaussian, Negligible, PerStep
+from hushgrid.mechanism.policy import PerStep
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
 from hushgrid.model.zone import Covariate, FeedIn
 
@@ -65,12 +65,12 @@ def test_a_new_optional_field_moves_nothing() -> None:
 
 def test_how_a_class_prints_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regrouped, renamed or printed in another way: the terms are the same."""
-    made = [digest(), digest(policy=Policy(0.5, schedule=Negligible(0.01)))]
+    made = [digest(), digest(policy=Policy(0.5, schedule=PerStep((0.5,) * 96)))]
     laws = [Uniform(300), Gamma(2.0, 20.0, 600), LogNormal(60.0, 0.8, 600)]
     own = replace(F, laws=tuple(laws), elasticity=Elasticity(70.0, 1.0))
-    for kind in (Policy, Tariff, Negligible, Elasticity, Uniform, Gamma, LogNormal, Zone):
+    for kind in (Policy, Tariff, Elasticity, Uniform, Gamma, LogNormal, Zone):
         monkeypatch.setattr(kind, "__repr__", lambda _: "another")
-    assert [digest(), digest(policy=Policy(0.5, schedule=Negligible(0.01)))] == made
+    assert [digest(), digest(policy=Policy(0.5, schedule=PerStep((0.5,) * 96)))] == made
     assert replace(own).digest == own.digest
 
 
@@ -109,14 +109,12 @@ GOLDEN: dict[str, dict[str, Any]] = {
     "default": {},
     "trusting": {"policy": Policy(0.4, 48, 0.05, clamp=(400,), publish="estimate")},
     "planned": {"policy": Policy(0.7, horizon=3, schedule=PerStep((0.7, 0.1, 0.35)))},
-    "gaussian": {"policy": Policy(1.0, horizon=24, schedule=Gaussian(25.0, 1e-5))},
     "tariff": {"tariff": Tariff(0.012, 0.05, 1.5, 700, 0.01, 2.0)},
 }
 PINNED = {
     "default": "9b0a87d57107cae1",
     "trusting": "089c6896c78c3909",
     "planned": "c2cdb0a39f83e089",
-    "gaussian": "86a4bc75b36ec8e2",
     "tariff": "84f12be2bbc3297a",
 }
 
@@ -134,11 +132,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "publish": {"publish": "estimate"},
     "estimator": {"estimator": "filter"},
     "usual": {"estimator": "releases", "usual": 90.0},
-    "gaussian": {"gaussian": 90.0, "delta": 0.1},
-    "delta": {"gaussian": 90.0, "delta": 0.2},
     "block_steps": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.4)},
     "block_epsilon": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.3)},
-    "negligible": {"negligible": 0.01},
 }
 TARIFFS: dict[str, Any] = {
     "feed_in": FeedIn(0.1, 0.2),

@@ -14,7 +14,6 @@ from hushgrid import (
     Naive,
     OccupancyModel,
     Policy,
-    PolicyError,
     SimulatedNoise,
     State,
     Tariff,
@@ -24,9 +23,7 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.mechanism.calibrators import Answer
-from hushgrid.mechanism.policy import Gaussian, Negligible
-from hushgrid.mechanism.scheduler import Scheduler, exposures_of
+from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.zone import tally
 
 READINGS = [400, 0, 900, 1200]
@@ -34,8 +31,6 @@ POLICIES = {
     "even": Policy(0.5, horizon=6),
     "trusting": Policy(0.5, horizon=6, eta=0.2, publish="estimate"),
     "clamped": Policy(0.5, horizon=6, clamp=(700,)),
-    "gaussian": Policy(0.5, horizon=6, schedule=Gaussian(60.0, 1e-6)),
-    "negligible": Policy(0.5, horizon=6, schedule=Negligible(0.05)),
     "one by one": Policy(0.5, horizon=6, blocks="minimal", models="paper"),
 }
 
@@ -93,31 +88,6 @@ def test_answers_do_not_depend_on_the_order_of_questions() -> None:
         rising, falling = started(policy).scheduler, started(policy).scheduler
         last = [falling.at(t).scale for t in range(6, 0, -1)]
         assert [rising.at(t).scale for t in range(1, 7)] == last[::-1], name
-
-
-def test_exposures_may_be_shared_under_a_probabilistic_constraint() -> None:
-    """Each schedule follows its own losses; a failure in one question changes no later answer."""
-    policy = POLICIES["negligible"]
-    terms = started(policy)
-    models, zone, f = terms.scheduler.made_from()[0].made_from()[:3]
-    shared = exposures_of(models, zone, f, policy)
-    first, second = Scheduler(shared, policy), Scheduler(shared, policy)
-    assert first.at(6).scale == second.at(6).scale == terms.scheduler.at(6).scale
-
-    class Fails:
-        """Answers no scale at the first question."""
-
-        asked = 0
-
-        def scale(self, exposure: object, policy: Policy) -> Answer:
-            self.asked += 1
-            found = TrustCalibrator().scale(exposure, policy)
-            return found if self.asked > 1 else found._replace(scale=-1.0)
-
-    failing = Scheduler(shared, policy, Fails())
-    with pytest.raises(PolicyError, match="calibrator answered the scale"):
-        failing.at(6)
-    assert failing.at(6).scale == first.at(6).scale
 
 
 def test_equal_terms_are_equal_values() -> None:

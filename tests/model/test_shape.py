@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import ConsumptionError
-from hushgrid.model.shape import HOUR, WEEK, LoadShape
+from hushgrid.model.consumption import HOUR, WEEK, LoadShape
 
 LCL = Path(__file__).parents[3] / "shared/data/lcl/readings_2013_100homes.parquet"
 DAY = 24 * HOUR

@@ -15,7 +15,7 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import first_public
 from hushgrid.model.zone import optimal_rate
 from hushgrid.operate.template import example
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 
 LCL = Path(__file__).parents[3] / "shared" / "data" / "lcl" / "readings_2013_100homes.parquet"
 COPIES, WEEK, WEEKS, LEARNED = 6, 336, 4, 2

@@ -43,7 +43,7 @@ def test_a_zone_with_a_lost_size_and_a_silent_step(tmp_path: Path, policy: Polic
     found = audited(tmp_path, zone)
     assert [one.id for one in found.checks if one.status == "failed"] == []
     assert found.check("post_processing").status == "passed"
-    assert found.check("budget").text.startswith("All releases together state 1.5;")
+    assert found.check("budget").text.startswith("All releases together state 1.5.")
     houses = found.houses[0]  # the steps of the policy; they begin again after them
     assert houses.releases == 8
     assert houses.total == pytest.approx([sum(LOSSES)] * 6)

@@ -21,7 +21,7 @@ from hushgrid.lab.simulation import simulate
 from hushgrid.learning.habits import survey_models
 from hushgrid.operate.check import examine
 from hushgrid.planning.planner import plan
-from hushgrid.report.promise import price_error
+from hushgrid.report.outlook import price_error
 from tests.curator.worlds import deployment, service
 from tests.operate.check_files import put, run
 from tests.web.brokers import free_port

@@ -10,9 +10,9 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.lab import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Task
+from hushgrid.planning.task import Task
 from hushgrid.planning.tradeoff import endless_leakage
-from hushgrid.report.promise import plan_json
+from hushgrid.report.plan import plan_json
 
 
 def planned(**terms: object) -> Plan:
@@ -62,13 +62,6 @@ def test_an_interval_on_the_papers_chain() -> None:
     assert plan_json(planned(), 0.2, None, ())["blocks"] == []
 
 
-def test_a_trajectory_is_one_block() -> None:
-    found = planned(secret="trajectory", blocks=True)
-    assert found.policy.schedule.lengths == (96,)
-    assert deviation(found) == pytest.approx(56.3, abs=0.1)
-    assert deviation(planned(secret="trajectory")) == pytest.approx(135.8, abs=0.1)
-
-
 def test_a_run_of_days_is_planned_as_a_run() -> None:
     found = planned(blocks=True, running=True)
     lengths = found.policy.schedule.lengths
@@ -83,8 +76,7 @@ def test_a_run_of_days_is_planned_as_a_run() -> None:
 
 
 def test_where_blocks_are_no_use_noise_is_independent() -> None:
-    for terms in ({"secret": "step"}, {"terms": Policy(1.0, eta=0.5)},
-                  {"secret": "trajectory", "delta": 1e-6}):  # fmt: skip
+    for terms in ({"secret": "step"}, {"terms": Policy(1.0, eta=0.5)}):
         assert not planned(blocks=True, **terms).policy.schedule.lengths
 
 

@@ -38,7 +38,8 @@ from hushgrid.lab.simulation import days
 from hushgrid.mechanism.noise import pmf
 from hushgrid.model.laws import split
 from hushgrid.model.world import World
-from hushgrid.planning.expected_error import choose_clamp, expected_error, prospect
+from hushgrid.planning.clamp import choose_clamp, expected_error
+from hushgrid.planning.expected_error import prospect
 from tests.examples import SOAK
 
 ECO = Path(__file__).parents[3] / "shared/data/eco_house2/eco_house2_15min.parquet"

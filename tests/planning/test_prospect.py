@@ -31,13 +31,8 @@ from hushgrid.cli import main
 from hushgrid.files.zone_file import load_zone
 from hushgrid.lab import paper
 from hushgrid.lab.simulation import Mechanism, first_states, play
-from hushgrid.planning.expected_error import (
-    MOST_CUT,
-    Prospect,
-    bill_change,
-    choose_clamp,
-    prospect,
-)
+from hushgrid.planning.clamp import MOST_CUT, choose_clamp
+from hushgrid.planning.expected_error import Prospect, bill_change, prospect
 from hushgrid.planning.planner import Plan, examine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "release.toml"

@@ -16,7 +16,8 @@ from hushgrid.errors import PlanError
 from hushgrid.lab.paper import scenario
 from hushgrid.mechanism.policy import Blocks, Even
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Task, _largest, check_blocks, plan, spending
+from hushgrid.planning.planner import _largest, check_blocks, plan
+from hushgrid.planning.task import Task, spending
 
 LAWS = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)])
 Times = Sequence[tuple[float, float, float]]  # from this hour on: leave, come
@@ -81,7 +82,7 @@ def test_no_promise_costs_more_noise_than_it_needs(
     shared = blocks_of(horizon, length, 1.0) if length > 1 else Even()
     policy = Policy(1.0, horizon=horizon, schedule=shared)
     task = Task(([theta], zone, laws), tariff, policy, 1.0)
-    each = _largest(task, spending(task, "interval", 0.0), [1.0] * horizon, 1.0)
+    each = _largest(task, spending(task, "interval"), [1.0] * horizon, 1.0)
     assert each[0] == pytest.approx(golden, abs=5e-5)
     stated = task.most(each)
     lengths = shared.lengths * 20

@@ -26,17 +26,11 @@ from hushgrid import (
     Zone,
     plan,
 )
-from hushgrid.belief.load_filter import (
-    SPREADS,
-    LoadFilter,
-    SeenLoads,
-    Spreads,
-    drawn_loads,
-    usual_parts,
-)
+from hushgrid.belief.followed import usual_parts
+from hushgrid.belief.load_filter import SPREADS, LoadFilter, SeenLoads, Spreads, drawn_loads
 from hushgrid.cli import main
-from hushgrid.planning import block_filter
-from hushgrid.planning.block_filter import BlockFilter
+from hushgrid.planning import expected_error
+from hushgrid.planning.expected_error import BlockFilter
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.windows import (
     WINDOWS,
@@ -187,8 +181,8 @@ def test_a_day_is_planned_with_short_blocks() -> None:
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:
     first = usual_zone(600, 49)
-    block_filter._simulated.cache_clear()
-    block_filter._street.cache_clear()
+    expected_error._simulated.cache_clear()
+    expected_error._street.cache_clear()
     assert usual_zone(600, 49).policy == first.policy
 
 

@@ -1,36 +1,193 @@
-"""Composition of many releases, per house: pure sums and privacy-loss distributions (Theorem 2).
+"""Composition of many releases: sums of pure losses, and privacy-loss distributions (Theorem 2).
 
-An account is an append-only fold over releases. Its state is what was published; everything else
-is computed again from public models, so a saved account is a list of releases. `noise_multiple`
-gives the Gaussian noise that a whole horizon needs, as a multiple of the distance it hides.
+An event is the loss of one release. It has a pure loss and a privacy-loss distribution that
+dominates both directions, since occupancy may flip either way at every step
+(docs/proofs/composition.md). `noise_multiple` gives the Gaussian noise of many releases, as a
+multiple of the distance that they hide; `booked` counts a block of steps once.
+
+`covers` says how far all prices can shift odds about a stretch of time. The blocks of steps that a
+stretch touches lose e_1 .. e_k, whatever a home does in it (docs/proofs/blocks-of-steps.md); their
+sum bounds the shift of odds. The AUC of the best test is bounded by that of k randomised responses
+(docs/proofs/covers.md).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Floats, is_real, is_whole, sum_up
-from hushgrid.accounting.events import (
-    Event,
-    GaussianEvent,
-    Laws,
-    Pure,
-    loss_distribution,
-    noise_event,
-)
-from hushgrid.errors import PlanError, PolicyError
-from hushgrid.mechanism.calibrators import case_loss, loss_of_pmfs
-from hushgrid.mechanism.exposure import Exposure
-from hushgrid.mechanism.policy import MAX_SCALE
-from hushgrid.mechanism.release import Release, State
-from hushgrid.mechanism.scheduler import cases_of
+from hushgrid.errors import PlanError, PolicyError, require
+from hushgrid.mechanism.release import HasRelease, Release
+
+GRID = 1e-3  # spacing of privacy-loss distributions
+
+
+class Event(ABC):
+    """The loss of one release for one house."""
+
+    @property
+    @abstractmethod
+    def pure(self) -> float:
+        """Largest log-ratio of any output."""
+
+    @abstractmethod
+    def divergence(self, epsilons: Floats) -> Floats:
+        """Hockey-stick divergence at each epsilon, the worse of the two directions."""
+
+    @property
+    def reach(self) -> float:
+        """The largest epsilon at which the divergence is evaluated; beyond it is 0 or constant."""
+        return self.pure
+
+
+@dataclass(frozen=True, slots=True)
+class Pure(Event):
+    """Only a pure loss is known: the generic worst pair (0 < eta < 1, blocks).
+
+    Attributes:
+        epsilon: The loss [nats], 0 or more.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not (is_real(self.epsilon) and self.epsilon >= 0):
+            raise PolicyError(f"loss is {self.epsilon}; give a finite loss of 0 or more.")
+
+    @property
+    def pure(self) -> float:
+        """The loss itself."""
+        return self.epsilon
+
+    def divergence(self, epsilons: Floats) -> Floats:
+        """Randomised response at this loss dominates every pure pair."""
+        p = 1 / (1 + math.exp(-self.epsilon))
+        return _hockey_stick(np.array([p, 1 - p]), np.array([1 - p, p]), epsilons)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianEvent(Event):
+    """Integer Gaussian noise on loads up to `distance` apart.
+
+    Attributes:
+        distance: Distance of the loads, whole Wh.
+        sigma: Standard deviation of the noise [Wh].
+    """
+
+    distance: int
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not (is_whole(self.distance) and self.distance >= 0):
+            raise PolicyError(f"distance is {self.distance}; give whole Wh, 0 or more.")
+        if not (is_real(self.sigma) and self.sigma > 0):
+            raise PolicyError(f"sigma is {self.sigma}; give a positive width of the noise [Wh].")
+
+    @property
+    def pure(self) -> float:
+        """Gaussian noise has no finite pure loss."""
+        return math.inf
+
+    @property
+    def reach(self) -> float:
+        """Losses beyond this have a probability below 1e-30."""
+        mean = self.distance**2 / (2 * self.sigma**2)
+        return mean + 12 * self.distance / self.sigma
+
+    def divergence(self, epsilons: Floats) -> Floats:
+        """Symmetric, so one direction is both; the sum over outputs up to 14 sigma out."""
+        width = math.ceil(14 * self.sigma)
+        k = np.arange(-width, width + self.distance + 1, dtype=np.float64)
+        logs = [-((k - shift) ** 2) / (2 * self.sigma**2) for shift in (0, self.distance)]
+        total = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * self.sigma**2)).sum()
+        p, q = (np.exp(log) / total for log in logs)
+        return np.asarray(_hockey_stick(p, q, epsilons) + 1e-30)
+
+
+R = TypeVar("R", bound=Release | HasRelease)
+_STATED: Callable[[Any], float] = attrgetter("epsilon")
+
+
+def booked(
+    releases: Iterable[R], before: R | None = None, loss: Callable[[R], float] = _STATED
+) -> Iterator[float]:
+    """What each release adds to a sum of losses: of a block of steps all of it, once.
+
+    Every release of a block states the loss of the whole block. The first one here is counted with
+    it and the others with nothing. Given in reverse, the last one is.
+
+    Args:
+        releases: Releases from readings of one zone, in order or in reverse.
+        before: The release before them, where it is counted already.
+        loss: The loss of a release [nats]; by default the one that it states.
+
+    Yields:
+        The loss to add for each release [nats].
+    """
+    last = None if before is None else _block(before)
+    for release in releases:
+        block = _block(release)
+        yield 0.0 if block is not None and block == last else loss(release)
+        last = block
+
+
+def _block(release: Release | HasRelease) -> tuple[object, ...] | None:
+    """Terms, first step and draw of a release's block, with the length of a step where known."""
+    if release.block is None:
+        return None
+    mark = release.block.get("mark")  # noise that was drawn anew loses anew
+    return release.digest, release.block["first"], mark, getattr(release, "start", 0) / release.t
+
+
+def _hockey_stick(p: Floats, q: Floats, epsilons: Floats) -> Floats:
+    """The worse direction of sum (p - e^eps q)_+, by sorted ratios: exact at every epsilon."""
+    return np.maximum(_one_direction(p, q, epsilons), _one_direction(q, p, epsilons))
+
+
+def _one_direction(p: Floats, q: Floats, epsilons: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
+    order = np.argsort(-ratio, kind="stable")
+    ps, qs = np.r_[0.0, np.cumsum(p[order])], np.r_[0.0, np.cumsum(q[order])]
+    count = np.searchsorted(-ratio[order], -epsilons, side="left")
+    return np.asarray(np.maximum(ps[count] - np.exp(epsilons) * qs[count], 0.0))
+
+
+@lru_cache(maxsize=4096)
+def loss_distribution(event: Event) -> Any:
+    """The event's privacy-loss distribution on the grid, pessimistic (connect the dots).
+
+    Args:
+        event: The event.
+
+    Returns:
+        A `PrivacyLossDistribution` of dp_accounting.
+
+    Raises:
+        ExtraError: If dp_accounting is not installed.
+    """
+    require("dp_accounting", "lab")
+    from dp_accounting.pld import privacy_loss_distribution
+    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
+
+    reach = max(1, math.ceil(event.reach / GRID))
+    steps = np.arange(-reach, reach + 1)
+    deltas = event.divergence(np.asarray(steps * GRID, np.float64))
+    if math.isfinite(event.pure):
+        deltas[-1] = 0.0
+    deltas = np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1.0)
+    pmf = create_pmf_pessimistic_connect_dots(GRID, steps, deltas)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
@@ -63,27 +220,6 @@ def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     return min(float(_composed(events).get_epsilon_for_delta(delta)), pure)
 
 
-def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
-    """The delta of all releases together at an epsilon.
-
-    Args:
-        losses: For each release an event, or its pure loss [nats] where only that is known.
-        epsilon: Epsilon [nats], 0 or more.
-
-    Returns:
-        The probability delta.
-
-    Raises:
-        PolicyError: If epsilon is not a finite number of 0 or more.
-    """
-    events = _events(losses)
-    if not (is_real(epsilon) and epsilon >= 0):
-        raise PolicyError(f"epsilon is {epsilon}; give a finite number, 0 or more.")
-    if not events or sum_up(event.pure for event in events) <= epsilon:
-        return 0.0
-    return float(_composed(events).get_delta_for_epsilon(epsilon))
-
-
 def _events(losses: Iterable[float | Event]) -> list[Event]:
     return [loss if isinstance(loss, Event) else Pure(loss) for loss in losses]
 
@@ -106,248 +242,6 @@ def _composed(events: Sequence[Event]) -> Any:
 def _check_delta(delta: float) -> None:
     if not (is_real(delta) and 0 <= delta < 1):
         raise PolicyError(f"delta is {delta}; give 0, or a probability between 0 and 1.")
-
-
-def check_fields(value: Any, names: Sequence[str], label: str) -> None:
-    """Check that a value is a mapping with exactly these fields.
-
-    Args:
-        value: The value.
-        names: The field names.
-        label: Name of the value in messages.
-
-    Raises:
-        PolicyError: If it is no mapping, or a field is missing or unknown.
-    """
-    if not isinstance(value, Mapping):
-        raise PolicyError(
-            f"{label} is of type {type(value).__name__}; give a mapping of {', '.join(names)}."
-        )
-    missing = [name for name in names if name not in value]
-    if missing:
-        raise PolicyError(f"{label} has no {missing[0]}; give {', '.join(names)}.")
-    unknown = [str(name) for name in value if name not in names]
-    if unknown:
-        raise PolicyError(f"{label} has a field {unknown[0]!r}; give {', '.join(names)} alone.")
-
-
-class AccountEntry(NamedTuple):
-    """What an account keeps of a release: enough to compute its loss again.
-
-    Attributes:
-        t: The step.
-        scale: Scale of the noise [Wh].
-        rate: Published rate [currency/kWh].
-    """
-
-    t: int
-    scale: float
-    rate: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReleaseAccount:
-    """The losses of a zone's releases, per house. Without entries every loss is 0.
-
-    Attributes:
-        first: The state before step 1.
-        entries: The releases so far.
-    """
-
-    first: State
-    entries: tuple[AccountEntry, ...] = ()
-
-    def add(self, release: Release) -> ReleaseAccount:
-        """The account with the next release of its zone, made under its terms."""
-        self._check_mine(release.zone, release.digest)
-        expected = len(self.entries) + 1
-        if release.t != expected:
-            raise PolicyError(
-                f"release is of step {release.t} but the account is before step {expected};"
-                " add releases in order, each once."
-            )
-        entry = AccountEntry(release.t, release.scale, release.rate)
-        return replace(self, entries=(*self.entries, self._checked(entry)))
-
-    def losses(self, entry: AccountEntry) -> Floats:
-        """Loss of one release for every house, (N,): 0 where its occupancy is certain.
-
-        Infinite where it is uncertain and the policy's rules allow a release without noise.
-        """
-        return self.first.scheduler.losses(entry.t, entry.scale, self._rates_before(entry))
-
-    @property
-    def pure(self) -> Floats:
-        """Theorem 2, per house: the sum of its losses over the steps that protect it, (N,)."""
-        if not self.entries:
-            return np.zeros(self.first.zone.n_houses)
-        rows = np.array([self.losses(entry) for entry in self._counted])
-        return np.array([sum_up(column) for column in rows.T.tolist()])
-
-    def probable(self, house: int) -> tuple[float, float]:
-        """(epsilon, delta) under a probabilistic constraint, in the sense of DPHMM.
-
-        The losses of the steps that protected the house, and for each step that left it out the
-        probability of its negligible state. `pure` counts those steps' losses too.
-        """
-        self._check_house(house)
-        losses, delta = [], []
-        for entry in self.entries:
-            rates, exposure = self._rates_before(entry), self._exposure(entry)
-            left_out = house not in self.first.scheduler.at(entry.t, rates).protected
-            alone = not any(house in block for block in exposure.blocks)
-            if left_out and alone and house in exposure.protected:
-                delta.append(self.first.policy.schedule.negligible)
-            else:
-                losses.append(float(self.losses(entry)[house]))
-        return sum_up(losses), min(sum_up(delta), 1.0)
-
-    def events(self, house: int) -> list[Event]:
-        """The events of each release for one house; none where its occupancy was certain."""
-        self._check_house(house)
-        if (bare := self._bare(house)) is not None:
-            raise PolicyError(
-                f"step {bare} went out without noise while house {house} was uncertain, so its loss"
-                " has no bound and there is no event for it."
-            )
-        return [
-            self._event(house, entry)
-            for entry in self._counted
-            if entry.scale and self._is_exposed(house, self._exposure(entry))
-        ]
-
-    @property
-    def _counted(self) -> list[AccountEntry]:
-        """The releases whose losses add up: of a block of steps the first."""
-        span = self.first.policy.schedule.span
-        return list({span(entry.t): entry for entry in reversed(self.entries)}.values())[::-1]
-
-    def _check_house(self, house: int) -> None:
-        last = self.first.zone.n_houses - 1
-        if not (is_whole(house) and 0 <= house <= last):
-            raise PolicyError(f"house is {house}; give a house of the zone, 0 to {last}.")
-
-    @staticmethod
-    def _is_exposed(house: int, exposure: Exposure) -> bool:
-        """Whether a release can disclose a house: it, or one of its block, is uncertain."""
-        if house in exposure.protected:
-            return True
-        mates = [block for block in exposure.blocks if house in block]
-        return any(cases_of(exposure, block) for block in mates)
-
-    def epsilon(self, house: int, delta: float = 0.0) -> float:
-        """The epsilon of everything published, for one house."""
-        self._check_house(house)
-        _check_delta(delta)
-        return math.inf if self._bare(house) is not None else compose(self.events(house), delta)
-
-    def delta(self, house: int, epsilon: float) -> float:
-        """The delta left at an epsilon, for one house."""
-        self._check_house(house)
-        return 1.0 if self._bare(house) is not None else delta_of(self.events(house), epsilon)
-
-    def _bare(self, house: int) -> int | None:
-        """The first step published without noise while a house was uncertain."""
-        bare = (entry for entry in self.entries if entry.scale == 0)
-        return next(
-            (entry.t for entry in bare if self._is_exposed(house, self._exposure(entry))), None
-        )
-
-    def save(self) -> dict[str, Any]:
-        """The zone, the digest, and the releases' steps, scales and rates, as JSON values."""
-        entries = [entry._asdict() for entry in self.entries]
-        return {"zone": self.first.zone.id, "digest": self.first.digest, "entries": entries}
-
-    @classmethod
-    def resume(cls, first: State, saved: Mapping[str, Any]) -> ReleaseAccount:
-        """Restore a saved account; the terms must be the same and no entry damaged."""
-        check_fields(saved, ("zone", "digest", "entries"), "saved account")
-        account = cls(first)
-        account._check_mine(saved["zone"], saved["digest"])
-        if not isinstance(saved["entries"], Sequence) or isinstance(saved["entries"], str):
-            raise PolicyError(
-                f"entries of the saved account are of type {type(saved['entries']).__name__};"
-                " give a list."
-            )
-        for t, fields in enumerate(saved["entries"], start=1):
-            check_fields(fields, AccountEntry._fields, f"entry {t} of the saved account")
-            if fields["t"] is True or fields["t"] != t:
-                raise PolicyError(
-                    f"entry {t} of the saved account is of step {fields['t']!r};"
-                    " give the steps 1, 2, 3, ... in order, each once."
-                )
-            account = replace(
-                account, entries=(*account.entries, account._checked(AccountEntry(**fields)))
-            )
-        return account
-
-    def _checked(self, entry: AccountEntry) -> AccountEntry:
-        """The entry, if a release of this zone can have these values."""
-        t, scale, rate = entry
-        policy = self.first.policy
-        if t > policy.horizon:
-            raise PolicyError(
-                f"step t is {t} but the policy's horizon is {policy.horizon};"
-                " an account holds the releases of its policy alone."
-            )
-        exact = policy.on_empty == "publish_exact" and is_real(scale) and scale == 0
-        if not (exact or (is_real(scale) and policy.min_scale <= scale <= MAX_SCALE)):
-            raise PolicyError(
-                f"scale of step {t} is {scale!r}; give the release's own,"
-                f" {policy.min_scale:g} Wh or more."
-            )
-        if not is_real(rate):
-            raise PolicyError(f"rate of step {t} is {rate!r}; give the release's own, a number.")
-        self._check_scale(entry)
-        return AccountEntry(t, float(scale), float(rate))
-
-    def _check_scale(self, entry: AccountEntry) -> None:
-        """Refuse a scale that does not follow from the terms."""
-        due = self.first.scheduler.at(entry.t, self._rates_before(entry)).scale
-        if entry.scale != due:
-            raise PolicyError(
-                f"scale of step {entry.t} is {entry.scale!r} where the terms lead to {due:g};"
-                " the record is damaged or of other terms."
-            )
-
-    def _check_mine(self, zone: str, digest: str) -> None:
-        if not isinstance(digest, str):
-            raise PolicyError(f"digest is {digest!r}; give the text that names the terms.")
-        if zone != self.first.zone.id:
-            raise PolicyError(
-                f"release is of zone {zone!r} but the account is of {self.first.zone.id!r};"
-                " keep one account a zone."
-            )
-        if digest != self.first.digest:
-            raise PolicyError(
-                f"release has digest {digest[:12]} but the account {self.first.digest[:12]};"
-                " open a new account when zone, models or policy change."
-            )
-
-    def _rates_before(self, entry: AccountEntry) -> list[float]:
-        return [earlier.rate for earlier in self.entries[: entry.t - 1]]
-
-    def _exposure(self, entry: AccountEntry) -> Exposure:
-        return self.first.scheduler.booked(entry.t, self._rates_before(entry))
-
-    def _event(self, house: int, entry: AccountEntry) -> Event:
-        """The tightest event known for a house: its own pair of laws, or a pure loss in a block."""
-        eta, scale = self.first.policy.eta, entry.scale
-        exposure, f = self._exposure(entry), self.first.scheduler.consumption
-        blocks = [block for block in exposure.blocks if house in block]
-        cases = [case for block in blocks for case in cases_of(exposure, block)]
-        bound = int(self.first.zone.bound[house])
-        if eta == 1:
-            reach = max((case.reach for case in cases), default=bound)
-            return noise_event(self.first.policy.schedule.noise, reach, scale)
-        if cases:
-            return Pure(max(case_loss(case, scale, eta) for case in cases))
-        laws = [f.law(entry.t, int(f.class_of[house]), occupied=o) for o in (False, True)]
-        if (factor := f.factor(self._rates_before(entry))) != 1:
-            laws = [law.scaled(factor, bound) for law in laws]
-        if eta == 0:
-            return Laws(laws[0], laws[1], scale)
-        return Pure(loss_of_pmfs(laws[0].pmf, laws[1].pmf, bound, scale, eta))
 
 
 # ---- Gaussian noise of a horizon
@@ -399,3 +293,145 @@ def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+DURATIONS = {
+    "PT15M": 900,
+    "P1D": 86_400,
+    "P7D": 604_800,
+    "P14D": 1_209_600,
+    "P30D": 2_592_000,
+}  # [s]
+_GRID = 32  # losses that differ are rounded up to this part of the largest
+_CERTAIN = 50.0  # sum of e tanh(e/2) above which 1 - AUC is below 1e-10, and 1 is stated
+
+
+class Cover(NamedTuple):
+    """What all prices can say about a stretch of time, all else known.
+
+    Attributes:
+        duration: Of the stretch (ISO 8601).
+        shift: The most by which they shift the odds between any two stories of a home in it
+            [nats]; infinite without a bound.
+        auc_limit: A bound on the AUC of any attack on a home that uses its limit.
+        auc_typical: The same where two stories never differ by more than a typical home's use.
+    """
+
+    duration: str
+    shift: float
+    auc_limit: float
+    auc_typical: float
+
+
+def covers(
+    lengths: Sequence[int],
+    losses: Sequence[float],
+    *,
+    seconds: int,
+    typical: float,
+    window: tuple[int, float] | None = None,
+) -> tuple[Cover, ...]:
+    """What blocks of steps that repeat for ever cover, for each of `DURATIONS`.
+
+    Args:
+        lengths: Steps of each block.
+        losses: What each block loses about a home that uses its limit, its reach over the scale
+            [nats].
+        seconds: Length of a step [s].
+        typical: What a typical home uses at most in a step, as a share of the reach, 0 to 1.
+        window: Of a promise about windows: the steps that a window touches, and its epsilon. The
+            account admits no block beyond it.
+
+    Returns:
+        A cover for each duration.
+
+    Raises:
+        PolicyError: If there is no block, or lengths and losses do not fit.
+
+    >>> day = covers([24], [0.2], seconds=900, typical=0.1, window=(97, 1.0))[1]
+    >>> day.duration, round(day.shift, 3), round(day.auc_limit, 3), round(day.auc_typical, 3)
+    ('P1D', 1.0, 0.621, 0.512)
+    """
+    if not lengths or len(lengths) != len(losses) or min(lengths) < 1:
+        raise PolicyError(
+            f"lengths has {len(lengths)} blocks and losses {len(losses)}; give 1 step or more and"
+            " one loss for each block."
+        )
+    rows = []
+    for duration, time in DURATIONS.items():
+        steps = -(-time // seconds) + 1
+        total, block_losses = _worst_stretch(lengths, losses, steps)
+        allowed = math.inf if window is None else -(-steps // window[0]) * window[1]
+        figures = (
+            min(auc_bound(block_losses * share), _logistic(allowed * share))
+            for share in (1.0, typical)
+        )
+        rows.append(Cover(duration, min(total, allowed), *figures))
+    return tuple(rows)
+
+
+def auc_bound(losses: ArrayLike) -> float:
+    """The largest AUC of any test between two stories about which releases lose these epsilons.
+
+    No test of an e-DP release has more than e^e / (1 + e^e), which randomised response attains;
+    of several releases, none more than that of as many randomised responses (Kairouz, Oh and
+    Viswanath 2015), each later release chosen with the earlier ones in view.
+
+    See: docs/proofs/covers.md.
+
+    Args:
+        losses: Epsilon of each release [nats], 0 or more; they may be infinite.
+
+    Returns:
+        The bound, 0.5 to 1; exact where all losses are equal, else of losses rounded up.
+
+    >>> round(auc_bound([1.0]), 3), round(auc_bound([0.2] * 5), 3), auc_bound([])
+    (0.731, 0.621, 0.5)
+    """
+    e = np.asarray(losses, np.float64)
+    e = e[e > 0]
+    if not e.size:
+        return 0.5
+    if not np.isfinite(e).all() or float((e * np.tanh(e / 2)).sum()) > _CERTAIN:
+        return 1.0
+    unit = float(e.max()) / (1 if e.min() == e.max() else _GRID)
+    steps, count = np.unique(np.ceil(e / unit - 1e-9).astype(np.int64), return_counts=True)
+    # the sum of the two log-likelihood ratios, halved: +m, 0 or -m from each release of m units
+    reach = int((steps * count).sum())
+    angle = np.fft.rfftfreq(2 * reach + 2) * 2 * np.pi
+    transform = np.ones(len(angle), np.complex128)
+    for m, k in zip(steps.tolist(), count.tolist(), strict=True):
+        p = _logistic(m * unit)
+        turn = np.exp(1j * angle * m)
+        transform *= (2 * p * (1 - p) + p**2 * turn.conj() + (1 - p) ** 2 * turn) ** k
+    law = np.fft.irfft(transform, 2 * reach + 2)
+    return min(float(law[1 : reach + 1].sum() + law[0] / 2), 1.0)
+
+
+def _worst_stretch(
+    lengths: Sequence[int], losses: Sequence[float], steps: int
+) -> tuple[float, Floats]:
+    """The largest sum of losses that a stretch of steps touches, and losses above any stretch's.
+
+    A stretch that begins with the last step of a block touches no less than one that begins
+    earlier in it. Stretches are compared by their losses in descending order, one by one.
+    """
+    times = 1 + -(-steps // sum(lengths))
+    ends = np.cumsum(np.tile(lengths, times + 1))
+    repeated = np.tile(np.asarray(losses, np.float64), times + 1)
+    starts = np.arange(len(lengths))
+    last = np.searchsorted(ends, ends[starts] + steps - 1)
+    if min(losses) == max(losses):
+        above = repeated[: int((last - starts).max()) + 1]
+        return math.fsum(above), above
+    total, above = 0.0, np.zeros(int((last - starts).max()) + 1)
+    for start, end in zip(starts.tolist(), last.tolist(), strict=True):
+        stretch = np.sort(repeated[start : end + 1])[::-1]
+        total = max(total, math.fsum(stretch))
+        np.maximum(above[: len(stretch)], stretch, out=above[: len(stretch)])
+    return total, above
+
+
+def _logistic(x: float) -> float:
+    """e^x / (1 + e^x)."""
+    return 1 / (1 + math.exp(-min(x, 700.0)))

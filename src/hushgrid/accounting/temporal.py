@@ -230,7 +230,7 @@ def leakage_by_houses(
         total = with_contradictions(total, all_e, lengths, contradictions) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
-    labels = [_chain_of(model) for model in models]
+    labels = [chain_of_houses(model) for model in models]
     if e.ndim == 2:
         labels.append(np.arange(n, dtype=np.int32) if kinds is None else kinds.astype(np.int32))
     group, first = same_labels(labels)
@@ -341,8 +341,15 @@ def _possible(model: OccupancyModel, states: tuple[Bools, ...]) -> Bools:
     return out
 
 
-def _chain_of(model: OccupancyModel) -> Int32s:
-    """The chain of every house of a model whose blocks all have one house."""
+def chain_of_houses(model: OccupancyModel) -> Int32s:
+    """The chain of every house of a model whose blocks all have one house.
+
+    Args:
+        model: The occupancy model, of one piece.
+
+    Returns:
+        (N,) numbers of chains.
+    """
     (piece,) = model.chains
     chain = np.empty(model.n_houses, np.int32)
     chain[piece.members[:, 0]] = piece.chain_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Floats, Int32s, Ints, brief, index_array, is_real
 from hushgrid.errors import PolicyError, ReadingError
-from hushgrid.mechanism.policy import NoiseName
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel, check_models
@@ -100,6 +99,9 @@ DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
 FEW = 1 << 22  # numbers computed at once
 
 
+BlurShape = Literal["laplace", "gaussian", "block", "none"]
+
+
 class Blur(NamedTuple):
     """Integer noise of a release.
 
@@ -110,7 +112,7 @@ class Blur(NamedTuple):
             them on a first axis.
     """
 
-    shape: NoiseName
+    shape: BlurShape
     scale: float
     sizes: Ints | None = None
 

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, expn, gammainc, gammaincc, gammaln
 
 from hushgrid._numbers import Bools, Floats, Ints
-from hushgrid.mechanism.policy import NoiseLaw
 
 CheckStatus = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
 
@@ -31,7 +30,7 @@ CHECKS = {
     "post_processing": "Estimates, forecasts and energy put back follow from public figures.",
     "republication": "A step that is published again is the same; its noise is never redrawn.",
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
-    "budget": "All releases together spend no more than was set.",
+    "budget": "No loss is understated: of a step, of a block, of lost steps, of models.",
     "promise": "All releases together say no more about one interval than is promised.",
     "account": "Records state the account of an interval promise that follows from those before.",
     "seed_reuse": "No two streams of noise are the same.",
@@ -194,7 +193,7 @@ class BlackBox:
 
 
 def lower_bound(
-    absent: Floats, present: Floats, *, confidence: float, delta: float = 0.0, score: str = "load"
+    absent: Floats, present: Floats, *, confidence: float, score: str = "load"
 ) -> Bound:
     """Certify a loss from scores under both states: one part chooses an event, the rest tests it.
 
@@ -204,7 +203,6 @@ def lower_bound(
         absent: Scores under state 0.
         present: Scores under state 1.
         confidence: Confidence of the bound.
-        delta: Delta of the promise.
         score: Name of the score.
 
     Returns:
@@ -213,19 +211,19 @@ def lower_bound(
     cut0, cut1 = int(len(absent) * TRAINING), int(len(present) * TRAINING)
     level = (1 - confidence) / 2
     side, threshold, toward, _ = best_event(
-        absent[:cut0], present[:cut1], len(absent) - cut0, len(present) - cut1, level, delta
+        absent[:cut0], present[:cut1], len(absent) - cut0, len(present) - cut1, level
     )
     tests = (absent[cut0:], present[cut1:])
     hits = tuple(int(np.count_nonzero(_inside(x, side, threshold))) for x in tests)
     count = (len(tests[0]), len(tests[1]))
     high = float(at_least(hits[toward], count[toward], level))
     low = float(at_most(hits[1 - toward], count[1 - toward], level))
-    epsilon = max(math.log((high - delta) / low), 0.0) if high > delta and low > 0 else 0.0
+    epsilon = max(math.log(high / low), 0.0) if high > 0 and low > 0 else 0.0
     return Bound(epsilon, side, threshold, toward, high, low, (hits[0], hits[1]), count, score)
 
 
 def best_event(
-    absent: Floats, present: Floats, n0: int, n1: int, level: float, delta: float
+    absent: Floats, present: Floats, n0: int, n1: int, level: float
 ) -> tuple[str, float, int, float]:
     """Choose the threshold event that is expected to certify the largest loss.
 
@@ -235,7 +233,6 @@ def best_event(
         n0: Number of scores under state 0 to test.
         n1: Number of scores under state 1 to test.
         level: Probability of an error of each binomial bound.
-        delta: Delta of the promise.
 
     Returns:
         (side, threshold, state, expected bound).
@@ -251,7 +248,7 @@ def best_event(
         share = [_share(x, thresholds, side) for x in scores]
         for toward in (0, 1):
             n_high, n_low = (sure[0], sure[1]) if toward == 0 else (sure[1], sure[0])
-            high = at_least(share[toward] * n_high, n_high, level) - delta
+            high = at_least(share[toward] * n_high, n_high, level)
             low = at_most(share[1 - toward] * n_low, n_low, level)
             with np.errstate(divide="ignore", invalid="ignore"):
                 worth = np.where(high > 0, np.log(np.maximum(high, 1e-300) / low), -math.inf)
@@ -271,9 +268,7 @@ def _inside(scores: Floats, side: str, threshold: float) -> Bools:
     return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
 
 
-def p_small_noise(
-    sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace", block: Ints | None = None
-) -> float:
+def p_small_noise(sizes: ArrayLike, scales: ArrayLike, block: Ints | None = None) -> float:
     """Probability that noise of these scales has a sum of sizes this small or smaller.
 
     Laplace: |K| + 1 is at least exponential of mean b, so the sum over b is at least Gamma(n).
@@ -283,7 +278,6 @@ def p_small_noise(
     Args:
         sizes: |noisy load - something independent of the noise| [Wh].
         scales: Scale of each [Wh].
-        noise: Law of the noise.
         block: Number of the block of steps of each, in order; None: noise of its own.
 
     Returns:
@@ -292,8 +286,6 @@ def p_small_noise(
     size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
     if not size.size:
         return 1.0
-    if noise == "gaussian":
-        return float(gammainc(size.size / 2, float((((size + 1) / b) ** 2).sum()) / 2))
     return float(gammainc(size.size, float(largest((size + 1) / b, block).sum())))
 
 

@@ -5,7 +5,6 @@ Includes how far the paper's Bayesian adversary moves its odds on the recorded r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -40,8 +39,8 @@ from hushgrid.audit.recompute import (
 )
 from hushgrid.belief.filter import at_home, marginals
 from hushgrid.errors import ModelError
+from hushgrid.mechanism.policy import assumptions
 from hushgrid.mechanism.release import Release
-from hushgrid.planning.planner import assumptions
 
 MOST = 5_000_000  # houses times steps given to the adversary
 
@@ -201,9 +200,7 @@ def certify(
     """
     findings: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
-    by_digest: dict[str, list[Terms]] = {}
-    for version in terms:
-        by_digest.setdefault(version.digest, []).append(version)
+    by_digest = {version.digest: version for version in terms}
     zones = [source.zone for source in evidence]
     for source in evidence:
         findings += _check_record(source, by_digest, terms, recomputed, zones)
@@ -225,7 +222,7 @@ def certify(
         ()
         if first_terms is None
         else assumptions(
-            "trajectory",
+            "interval",
             first_terms.policy,
             first_terms.consumption,
             len(first_terms.models),
@@ -244,25 +241,16 @@ def certify(
 
 def _check_record(
     evidence: Evidence,
-    by_digest: Mapping[str, Sequence[Terms]],
+    digests: Mapping[str, Terms],
     all_terms: Sequence[Terms],
     recomputed: list[Recomputed],
     zones: Sequence[str],
 ) -> list[Check]:
-    """All checks of one zone's record; the recomputed weeks are appended to `recomputed`.
-
-    `by_digest`: terms by digest; of several the one with the smallest budget counts, else the last.
-    Weeks of unknown terms are held against the largest budget given, whatever the order of files.
-    """
-    digests = {
-        digest: min(reversed(versions), key=_allows) for digest, versions in by_digest.items()
-    }
-    zone_terms = [t for t in digests.values() if t.zone.id == evidence.zone]
-    findings = [republication(evidence), steps(evidence)]
+    """All checks of one zone's record; the recomputed weeks are appended to `recomputed`."""
+    findings = [republication(evidence), steps(evidence), budget(evidence, digests)]
     if not digests:
-        return [*findings, budget(evidence, None)]
+        return findings
     findings += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
-    findings.append(budget(evidence, max(zone_terms, key=_allows, default=None), digests))
     findings += [*house_names(evidence, digests), account(evidence, all_terms)]
     for week in evidence.weeks:
         terms = digests.get(week.digest)
@@ -272,11 +260,6 @@ def _check_record(
         recomputed.append(present)
         findings += checks
     return findings
-
-
-def _allows(terms: Terms) -> tuple[float, int]:
-    """Orders terms by what they let a publisher spend: budget, and steps it is counted over."""
-    return math.inf if terms.budget is None else terms.budget, -terms.policy.horizon
 
 
 def _unchecked(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from hushgrid.adversary.recording import Recording
-from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
+from hushgrid.adversary.attack import Recording
+from hushgrid.belief.followed import DayClock, EvenDays, Knowledge
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (
     HasRelease,
@@ -64,10 +64,8 @@ class Terms:
         models: Theta, the occupancy models.
         consumption: Laws of the readings given occupancy.
         policy: Promise, trust and schedule.
-        budget: Largest sum of epsilon over a horizon, or None.
-        secret: What is promised: "step", "interval", "window" or "trajectory".
+        secret: What is promised: "step", "interval" or "window".
         epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
-        delta: Delta of the promise.
         fallback_rate: Rate published without a release or forecast [currency/kWh].
         eta_set_by: Who set eta below 1.
         charged: Epsilon that the models have cost every house.
@@ -88,10 +86,8 @@ class Terms:
     models: Sequence[OccupancyModel]
     consumption: Consumption
     policy: Policy
-    budget: float | None = None
     secret: str = "step"
     epsilon: float | None = None
-    delta: float = 0.0
     fallback_rate: float = 0.0
     eta_set_by: str = ""
     charged: float = 0.0

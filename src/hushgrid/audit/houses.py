@@ -19,13 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints, sum_up
-from hushgrid.accounting.composition import ReleaseAccount, compose
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.recompute import Recomputed
 from hushgrid.belief.filter import expected_readings, marginals
-from hushgrid.errors import HushgridError
 from hushgrid.mechanism.release import State
 from hushgrid.mechanism.support import joined_blocks
 from hushgrid.model.laws import Law
@@ -243,7 +241,6 @@ def _home(model: OccupancyModel, t: int) -> Floats:
     return home
 
 
-DELTA = 1e-6  # of the composed epsilon reported with the pure sum
 _FEW = 8  # houses for which mixtures over Theta are worked out
 _STEPS = 96 * 7  # looked at for the 15/15 rule
 
@@ -265,7 +262,6 @@ class Houses:
         any_total: (N,) sums of the loss for any consumption.
         realised: Exact losses of one release where houses form blocks.
         mixture: (house, loss) where Theta has several models.
-        composed: Epsilon at `DELTA` of the worst house, or None.
         worst: The house with the largest leakage, or total.
     """
 
@@ -280,7 +276,6 @@ class Houses:
     any_total: Floats
     realised: tuple[RealisedLoss, ...]
     mixture: tuple[tuple[int, float], ...]
-    composed: float | None
     worst: int
 
 
@@ -302,10 +297,7 @@ def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
     for t in recomputed.week.lost if first.scheduler.ahead else ():  # booked by the schedule
         if t <= min(len(inverse_scales), first.policy.horizon) and not inverse_scales[t - 1]:
             inverse_scales[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
-    bare = (
-        any(entry.scale == 0 for entry in recomputed.releases)
-        or not first.policy.schedule.per_release
-    )
+    bare = any(entry.scale == 0 for entry in recomputed.releases)
     loss_per_wh = math.inf if bare else _by_blocks(recomputed, inverse_scales).sum()
     total = np.array([sum_up(column) for column in _by_blocks(recomputed, losses).T.tolist()])
     any_total = np.maximum(_reach(recomputed) * loss_per_wh, total)
@@ -324,7 +316,6 @@ def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
         any_total,
         realised,
         mixture,
-        _composed(recomputed, worst),
         worst,
     )
 
@@ -468,23 +459,6 @@ def _rows(recomputed: Recomputed) -> Floats:
     )
 
 
-def _composed(recomputed: Recomputed, house: int) -> float | None:
-    """The worst house's epsilon at DELTA: exact events where no step is missing, else sums."""
-    if not recomputed.releases:
-        return 0.0
-    steps = [entry.step for entry in recomputed.releases]
-    if steps == list(range(1, len(recomputed.losses) + 1)):
-        try:
-            account = ReleaseAccount(recomputed.first)
-            for entry in recomputed.releases:
-                account = account.add(recomputed.release_of(entry))
-            return account.epsilon(house, DELTA)
-        except HushgridError:  # scales that the terms do not lead to: known from other checks
-            pass
-    column = _by_blocks(recomputed, recomputed.losses)[:, house]
-    return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
-
-
 def _realised(
     recomputed: Recomputed,
 ) -> tuple[tuple[RealisedLoss, ...], tuple[tuple[int, float], ...]]:
@@ -493,7 +467,7 @@ def _realised(
     That is the release with the house's largest loss by the rules, exact releases included.
     """
     schedule, models = recomputed.terms.policy.schedule, recomputed.terms.models
-    if not recomputed.releases or not schedule.per_release or schedule.lengths:
+    if not recomputed.releases or schedule.lengths:
         return (), ()
     at = recomputed.losses[[entry.step - 1 for entry in recomputed.releases]].argmax(axis=0)
     block_houses = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}

@@ -28,7 +28,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
+from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.release import (
     Release,
@@ -281,7 +281,7 @@ class _Walk:
         if block and self._draw[0] == draw[0] and self._draw != draw:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
         self._draw = draw
-        for name in ("scale", "epsilon", "epsilon_any", "delta"):
+        for name in ("scale", "epsilon", "epsilon_any"):
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 fault = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, fault)
@@ -366,10 +366,9 @@ def _same(figure: float, due: float) -> bool:
 
 def _spread(recomputed: Recomputed) -> Check:
     """Whether releases scatter at least as much as their noise requires."""
-    plan = recomputed.terms.policy.schedule
     if not len(recomputed.residual) or recomputed.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = p_small_noise(recomputed.residual, recomputed.scale, plan.noise, recomputed.block)
+    p = p_small_noise(recomputed.residual, recomputed.scale, recomputed.block)
     word = f"{len(recomputed.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         text = f"Releases scatter less than noise of the stated scale makes them ({word})."
@@ -602,7 +601,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
     ]
     for stream in usable:
         lag, p = p_repeated_noise(stream.residual, stream.scale, block=stream.block)
-        if p < FALSE_ALARM / len(usable) and stream.terms.policy.schedule.noise != "gaussian":
+        if p < FALSE_ALARM / len(usable):
             place = stream.releases[lag].place
             text = (
                 f"From record {place} on, the noise of zone {stream.terms.zone.id!r} is that of"

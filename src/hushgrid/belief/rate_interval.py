@@ -14,17 +14,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hushgrid._numbers import Floats
-from hushgrid.belief.estimate import (
+from hushgrid.belief.estimate import NO_NOISE, LoadInterval, ReleaseParts
+from hushgrid.belief.followed import Knowledge
+from hushgrid.belief.posterior import (
     GAUSSIAN,
-    NO_NOISE,
-    LoadInterval,
-    ReleaseParts,
     block_chances,
     chance_below,
     check_level,
     posterior_weights,
 )
-from hushgrid.belief.load_filter import Knowledge
 from hushgrid.model.zone import Tariff, public_rate
 
 LEVEL = 0.95

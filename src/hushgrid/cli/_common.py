@@ -388,9 +388,7 @@ def promise_of_file(path: Path, file: ZoneFile) -> tuple[str, float, int | None]
     return secret, float(epsilon), window
 
 
-def write_page(
-    path: Path, title: str, prose: str, figures: Mapping[str, Figure], secret: Sequence[str] = ()
-) -> Path:
+def write_page(path: Path, title: str, prose: str, figures: Mapping[str, Figure]) -> Path:
     """Write an HTML page with figures.
 
     Args:
@@ -398,7 +396,6 @@ def write_page(
         title: Title of the page.
         prose: Text before the figures.
         figures: Figures by caption.
-        secret: Captions of figures with readings of named meters.
 
     Returns:
         The file.
@@ -407,4 +404,4 @@ def write_page(
     from hushgrid.report.learn import html_page
 
     pictures = {name: png_of(figure) for name, figure in figures.items()}
-    return write_text(path, html_page(title, prose, pictures, secret))
+    return write_text(path, html_page(title, prose, pictures))

@@ -11,7 +11,7 @@ from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
     from hushgrid._numbers import Floats
-    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.adversary.attack import NoiseBlocks
     from hushgrid.mechanism.policy import Policy
     from hushgrid.model.zone import Scenario
 
@@ -396,11 +396,11 @@ def attack_absence(request: AbsenceRequest) -> None:
 
     import numpy as np
 
-    from hushgrid.adversary import absence
+    from hushgrid.adversary import attack as adversary
     from hushgrid.errors import FileError
     from hushgrid.files.results import save_figures
     from hushgrid.files.toml import duration_text
-    from hushgrid.report import absence as report
+    from hushgrid.report import attack as report
 
     if request.out is not None:
         if request.readings is not None:
@@ -418,8 +418,8 @@ def attack_absence(request: AbsenceRequest) -> None:
         differences = _constant(reductions, steps, reach, zone.seconds)
     else:
         differences, reductions = _recorded(zone.wh, steps, reach, zone.seconds)
-    with common.progress("attacking", absence.STARTS) as tick:
-        absences = absence.absences(
+    with common.progress("attacking", adversary.STARTS) as tick:
+        absences = adversary.absences(
             noise, differences, draws=request.draws, seed=request.seed, tick=tick
         )
     values = report.absence_json(
@@ -436,7 +436,7 @@ def attack_absence(request: AbsenceRequest) -> None:
     paths = common.write_json(values, request.json, private=zone.wh is not None)
     if request.out is not None:
         results = {}
-        noises = {"no protection": (absence.NoiseBlocks((1,), (0.0,)), math.inf)}
+        noises = {"no protection": (adversary.NoiseBlocks((1,), (0.0,)), math.inf)}
         lengths = {zone.seconds: "interval", min(_DAY, duration): "window", duration: "window"}
         with common.progress("planning for the figure", len(lengths)) as tick:
             for length, secret in lengths.items():
@@ -446,7 +446,7 @@ def attack_absence(request: AbsenceRequest) -> None:
         for name, (blocks, reach) in noises.items():
             family = _constant(reductions[-1:], steps, reach, zone.seconds)
             draws, seed = request.draws, request.seed
-            (results[name],) = absence.absences(blocks, family, draws=draws, seed=seed)
+            (results[name],) = adversary.absences(blocks, family, draws=draws, seed=seed)
         common.echo(f"\n{report.published_table(results)}", request.json)
         figure = report.absence_figure(results, float(reductions[-1]), duration_text(duration))
         paths += save_figures(request.out, {"absence": figure})
@@ -527,9 +527,10 @@ def _planned_noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
     from dataclasses import replace
     from typing import cast
 
-    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.adversary.attack import NoiseBlocks
     from hushgrid.mechanism.policy import Even
-    from hushgrid.planning.planner import Secret, plan
+    from hushgrid.planning.planner import plan
+    from hushgrid.planning.task import Secret
 
     terms = replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=())
     if zone.secret == "window":  # blocks of a service's week, which may be longer than a day
@@ -549,14 +550,10 @@ def _planned_noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
 
 def _noise_of(scenario: Scenario, policy: Policy) -> tuple[NoiseBlocks, float]:
     """The noise that a policy publishes with, and what a home adds to a load at most [Wh]."""
-    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.adversary.attack import NoiseBlocks
     from hushgrid.errors import PlanError
     from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 
-    if not policy.schedule.per_release:
-        raise PlanError(
-            "policy has Gaussian noise, which the absence attack does not know; leave it out."
-        )
     zone, _, models, consumption = scenario.terms
     scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy)
     scales = scheduler.scales()

@@ -133,7 +133,7 @@ class ZoneModel(NamedTuple):
     @classmethod
     def read(cls, path: Path, name: str | None) -> ZoneModel:
         """From a zone file, whose houses may name their meters, or a service file."""
-        from hushgrid.files.meters import meter_ids
+        from hushgrid.files.settings import meter_ids
         from hushgrid.files.toml import TomlFile
 
         zone, service = common.load_either(path, name)
@@ -298,8 +298,9 @@ def compare(
         svg_text,
         write_text,
     )
-    from hushgrid.lab.comparison import WindowNoise, copied, methods_with
+    from hushgrid.lab.bench import WindowNoise, methods_with
     from hushgrid.lab.comparison import compare as compared
+    from hushgrid.lab.comparison import copied
     from hushgrid.lab.methods import MethodPromise
     from hushgrid.report import comparison as report
 
@@ -501,7 +502,7 @@ def simulate(
     """
     from hushgrid.lab.simulation import Mechanism, consecutive, fold
     from hushgrid.lab.simulation import days as simulated_days
-    from hushgrid.report import comparison as report
+    from hushgrid.report import paper as report
 
     zone_file, service = common.load_either(config, zone)
     world = consecutive(zone_file.scenario, zone_file.policy.horizon)
@@ -544,7 +545,7 @@ def paper(
     from hushgrid.files.results import make_folder, save_experiment
     from hushgrid.lab import paper as sweeps
     from hushgrid.lab.paper import experiment
-    from hushgrid.report import comparison as report
+    from hushgrid.report import paper as report
 
     plots = common.can_draw(json)
     make_folder(out)

@@ -16,14 +16,10 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from hushgrid._numbers import Floats
     from hushgrid.files.learn_file import LearnTable
     from hushgrid.learning.evaluation import PublishedGroup
     from hushgrid.learning.export import ExportedModels, ZoneChoices
     from hushgrid.learning.habits import Survey
-    from hushgrid.learning.histories import Histories
     from hushgrid.learning.learner import Learned
     from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.operate.template import ModelSource, NewZone
@@ -283,61 +279,18 @@ def _first_interval(ends: int, seconds: int, begins: int | None) -> datetime:
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
 
-def _draw(
-    out: Path, histories: Histories, result: Learned, exported: ExportedModels, values: Any
-) -> list[Path]:
-    """Figures of chains, laws and decoded days, and a page with all of them."""
-    import numpy as np
-
+def _draw(out: Path, result: Learned, exported: ExportedModels, values: Any) -> list[Path]:
+    """Figures of chains and laws, and a page with both."""
     from hushgrid.files.results import save_figures
-    from hushgrid.learning.em import posterior, select_homes
-    from hushgrid.learning.histories import clamped
     from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
-    sample = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
-    usable = clamped(histories.homes(result.usable[sample]))
-    post = posterior(usable.wh, select_homes(result.fits, sample))
     figures = {
         "transitions": chain_figure(exported.public, result.seconds),
         "laws": law_figure(exported.public, exported.bound, exported.export),
-        "days": _example_days(usable, post),
     }
     title = f"Learned zone {values['zone']}"
-    page = common.write_page(out / "report.html", title, learned_prose(values), figures, ["days"])
+    page = common.write_page(out / "report.html", title, learned_prose(values), figures)
     return [*save_figures(out, figures), page]
-
-
-def _example_days(histories: Histories, post: Floats) -> Figure:
-    """Figure of two days of some homes with the probability (homes, steps) of occupancy."""
-    from hushgrid.report.learn import days_figure
-
-    two_days = _two_days(histories)
-    return days_figure(
-        histories.wh[:, two_days] - histories.offset,
-        post[:, two_days],
-        histories.local_time[two_days],
-        histories.seconds,
-        histories.ids,
-        None if histories.labels is None else histories.labels[:, two_days],
-    )
-
-
-def _two_days(histories: Histories) -> slice:
-    """Two days from a local midnight on, of which most is known; the middle of all such."""
-    import numpy as np
-
-    steps = histories.steps_a_day
-    midnights = np.flatnonzero(histories.local_time % DAY < histories.seconds)
-    midnights = midnights[midnights + 2 * steps <= histories.wh.shape[1]]
-    if not midnights.size:
-        return slice(0, min(2 * steps, histories.wh.shape[1]))
-    worth = np.isfinite(histories.wh).mean(axis=0)
-    if histories.labels is not None:
-        worth += (histories.labels >= 0).mean(axis=0)
-    worth_before = np.cumsum(np.pad(worth, (1, 0)))
-    worth_of_days = worth_before[midnights + 2 * steps] - worth_before[midnights]
-    best = midnights[worth_of_days >= worth_of_days.max() - 1e-9]
-    return slice(int(best[len(best) // 2]), int(best[len(best) // 2]) + 2 * steps)
 
 
 def learn(
@@ -468,7 +421,7 @@ def learn(
         paths.append(save_learned(out, learned_content(result, exported, judged, values)))
         if table.figures:
             watch("drawing", None)
-            paths += _draw(out, histories, result, exported, values)
+            paths += _draw(out, result, exported, values)
         values["verdict"] = None
         if exported.provenance != "private":
             watch("planning the service", None)
@@ -492,7 +445,7 @@ def _verdict(out: Path, held_out: dict[str, Any] | None = None) -> dict[str, Any
     """
     from hushgrid.curator.promise import outlook
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.report.promise import verdict
+    from hushgrid.report.outlook import verdict
 
     (zone,) = load_deployment(out / "service.toml").zones
     forecast = outlook(zone)

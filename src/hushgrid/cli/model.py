@@ -265,7 +265,7 @@ def _assign_homes(new: Any, learned_homes: dict[str, Any], models: Any) -> tuple
     """The prototype of each home: its own, or for a new one the likeliest."""
     import numpy as np
 
-    from hushgrid.learning.learner import Prototypes, assign
+    from hushgrid.learning.pools import Prototypes, assign
 
     prototypes = np.array(
         [learned_homes[n]["prototype"] if n in learned_homes else -1 for n in new.ids], np.intp

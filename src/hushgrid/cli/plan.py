@@ -63,9 +63,6 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    within: Annotated[
-        float | None, typer.Option(help="Refuse an expected error above this share of the load.")
-    ] = None,
     tables: Annotated[bool, typer.Option(help="What another eta, epsilon or size costs.")] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure and report.html.")] = None,
     seed: common.Seed = 1,
@@ -93,7 +90,8 @@ def plan(
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as make_plan
     from hushgrid.planning.stability import loop_of
-    from hushgrid.report import promise as report
+    from hushgrid.report import plan as report
+    from hushgrid.report.promise import finite_or_none
 
     if out is not None:
         common.require("matplotlib", "plot")
@@ -135,8 +133,6 @@ def plan(
     with common.progress("planning", dials if dials > 1 else None) as tick:
         result = make_plan(*world, **request)
         tick()
-        if within is not None:
-            options.check_error(world, result, request, within)
         cells = options.sensitivity(world, result, request, tick) if tables else {}
     endless = result.leakage
     if not result.running and secret != "window":
@@ -146,7 +142,7 @@ def plan(
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
     loop = loop_of(result, scenario.tariff, scenario.consumption)
-    values["loop"] = {name: report.finite_or_none(v) for name, v in loop._asdict().items()}
+    values["loop"] = {name: finite_or_none(v) for name, v in loop._asdict().items()}
     common.echo(report.plan_prose(result, rho, endless, covers, words), json)
     remarks = [report.stability_line(loop), *([_PRIVATE] if private else [])]
     for line in remarks:

@@ -29,7 +29,8 @@ from typing import Any
 
 from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
-from hushgrid.belief.load_filter import Values, informed
+from hushgrid.belief.followed import informed
+from hushgrid.belief.load_filter import Values
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers

@@ -37,6 +37,7 @@ from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore, fold
 from hushgrid.stores.ledger.entries import Cause, GapRecord, ResumeRecord
+from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness, open_witnesses
@@ -228,7 +229,7 @@ def _check_lost_terms(
         return
     if gap.first > terms.first:
         return
-    releases = tuple(record for record in standing.releases if record.seq < gap.seq)
+    releases = standing.releases[: until(standing.releases, gap.seq - 1)]
     gaps = tuple(record for record in standing.gaps if record.seq < gap.seq)
     if replace(standing, releases=releases, gaps=gaps).reach < terms.begins:
         raise LedgerError(

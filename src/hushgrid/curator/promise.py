@@ -18,26 +18,28 @@ from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.settings import ACCEPT_ERROR
 from hushgrid.files.toml import duration_text, window_text
 from hushgrid.files.weeks import whole_week
-from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.policy import Policy, assumptions
 from hushgrid.model.zone import FeedIn, Tariff
-from hushgrid.planning.expected_error import RHO
-from hushgrid.planning.planner import assumptions, block_filter, examine
+from hushgrid.planning.expected_error import RHO, block_filter
+from hushgrid.planning.planner import examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
-from hushgrid.report.promise import (
-    HomeWords,
+from hushgrid.report.outlook import (
     Outlook,
-    covers_json,
     figures,
-    finite_or_none,
-    home_words,
     outlook_brief,
     outlook_json,
     outlook_prose,
     price_error,
-    promise_sentence,
-    stability_line,
     verdict,
+)
+from hushgrid.report.plan import stability_line
+from hushgrid.report.promise import (
+    HomeWords,
+    covers_json,
+    finite_or_none,
+    home_words,
+    promise_sentence,
 )
 from hushgrid.stores.ledger.state import LedgerState
 

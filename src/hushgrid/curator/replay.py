@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
+from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, Knowledge, informed
 from hushgrid.curator.terms import digest_of, first_state
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService

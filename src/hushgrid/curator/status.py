@@ -11,7 +11,7 @@ from hushgrid.curator.clock import utc
 from hushgrid.curator.zone_account import room_of
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.mechanism.policy import NoiseName, Schedule
+from hushgrid.mechanism.policy import Schedule
 from hushgrid.mechanism.release import PreparedNoise, noise_spread
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
@@ -144,10 +144,9 @@ class Inside:
         if draws is None:
             return cls(None, None, None, None, None, None, away)
         calibration = draws.calibration
-        law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
-            law, steps = schedule.noise, schedule.block(calibration.t).get("length", 1)
+            steps = schedule.block(calibration.t).get("length", 1)
         return cls(
             calibration.scale,
             calibration.epsilon,
@@ -156,7 +155,7 @@ class Inside:
             calibration.model,
             len(calibration.protected),
             away,
-            noise_spread(law, calibration.scale, steps),
+            noise_spread(calibration.scale, steps),
         )
 
 

@@ -38,9 +38,10 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, in_week, local_calendar, local_seconds, settled
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.planning.planner import Task
+from hushgrid.planning.task import Task
 from hushgrid.planning.windows import window_loss
 from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows, WindowRows
 from hushgrid.stores.ledger.state import LedgerState, RecordedAccount, RecordedWindows
 
@@ -742,7 +743,7 @@ class ZoneAccount:
         start = self._first + self._block(opened.t - self._first + 1)[1] - 1
         before = replace(
             standing,
-            releases=tuple(record for record in standing.releases if record.seq < opened.seq),
+            releases=standing.releases[: until(standing.releases, opened.seq - 1)],
             booked=tuple(record for record in standing.booked if record.seq < opened.seq),
         )
         start = max(start, self._settled(before) + 1)
@@ -787,15 +788,8 @@ _FIGURES = ("known", "room", "low", "high")
 def _published_without(standing: LedgerState, newest: RecordedAccount | None) -> bool:
     """Whether something from readings was published, or lost, that no account on record holds."""
     since = 0 if newest is None else newest.seq
-    silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
-    if not silent:
-        return False
-    for release in reversed(standing.releases):
-        if release.seq <= since:
-            break
-        if release.source == "readings" and standing.terms_of(release).seq in silent:
-            return True
-    return any(gap.seq > since and gap.account is None for gap in standing.booked)
+    lost = any(gap.seq > since and gap.account is None for gap in standing.booked)
+    return lost or _read_without(standing, since)
 
 
 def _free_before(standing: LedgerState) -> bool:
@@ -806,11 +800,16 @@ def _free_before(standing: LedgerState) -> bool:
     newest = standing.latest_account
     if newest is None or _arrivals(standing, newest):
         return False
+    return _read_without(standing, newest.seq)
+
+
+def _read_without(standing: LedgerState, since: int) -> bool:
+    """Whether a release from readings, after a record, was under terms without an account."""
     silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
-    later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
+    later = standing.releases[until(standing.releases, since) :] if silent else ()
     return any(
         release.source == "readings" and standing.terms_of(release).seq in silent
-        for release in later
+        for release in reversed(later)
     )
 
 

@@ -23,10 +23,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hushgrid._numbers import Floats, Int32s, UInt8s
+from hushgrid.adversary.attack import without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService

@@ -129,13 +129,8 @@ class ZoneService:
     terms_begin: int | None = None
 
     def __post_init__(self) -> None:
-        policy, schedule = self.policy, self.policy.schedule
+        policy = self.policy
         rules = (policy.blocks, policy.models, policy.on_empty)
-        if schedule.noise == "gaussian" or schedule.negligible:
-            raise PolicyError(
-                f"zone {self.id!r} has Gaussian noise or leaves unlikely houses out, as experiments"
-                " alone do; give a policy of Laplace noise for every house."
-            )
         if rules != ("block", "union", "protect_all"):
             raise PolicyError(
                 f"zone {self.id!r} has the rules {', '.join(rules)}, which experiments alone use;"

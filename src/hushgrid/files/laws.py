@@ -37,10 +37,9 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.results import load_model
 from hushgrid.files.toml import TomlFile, display, seconds_of
-from hushgrid.model.consumption import MONTHS
+from hushgrid.model.consumption import MONTHS, LoadShape
 from hushgrid.model.laws import FAMILIES, Histogram, Mixture, Net
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import MAX_BOUND
 
 SECONDS = 900  # default length of a step

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import from_json, rules_of, to_json
-from hushgrid.adversary.recording import Recording, Truth
+from hushgrid.adversary.attack import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
 from hushgrid.intake.arrow import arrow

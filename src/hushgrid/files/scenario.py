@@ -17,10 +17,9 @@ from hushgrid.files.laws import (
     laws_of_month,
 )
 from hushgrid.files.toml import TomlFile, display
-from hushgrid.model.consumption import MONTHS, Consumption, Elasticity
+from hushgrid.model.consumption import MONTHS, Consumption, Elasticity, LoadShape
 from hushgrid.model.laws import Histogram, Law, Net
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import Scenario, Zone
 
 if TYPE_CHECKING:

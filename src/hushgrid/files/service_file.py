@@ -30,10 +30,10 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.deployment import Deployment, Pattern, Promise, Promised, ZoneService
 from hushgrid.files.laws import written_seconds
-from hushgrid.files.meters import Houses, ids_of, registers_of
 from hushgrid.files.readings import BUILT_IN, mapping_of
 from hushgrid.files.scenario import provenance_of, scenario_of
 from hushgrid.files.settings import (
+    Houses,
     Http,
     Mqtt,
     OpenAdr,
@@ -42,6 +42,8 @@ from hushgrid.files.settings import (
     Service,
     Stores,
     Times,
+    ids_of,
+    registers_of,
 )
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.weeks import placed, with_noise

@@ -26,7 +26,7 @@ from hushgrid.mechanism.policy import Blocks, Policy, per_step
 from hushgrid.model.consumption import MONTHS
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.zone import Scenario
-from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
+from hushgrid.planning.clamp import MOST_CUT, choose_clamp
 from hushgrid.planning.planner import Plan, check_blocks, plan
 
 _HOUR = 3600  # [s]

@@ -26,7 +26,6 @@ from pydantic import (
     model_validator,
 )
 
-from hushgrid._numbers import is_real
 from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.files._tables import (
     Context,
@@ -63,16 +62,13 @@ from hushgrid.files.toml import TomlFile, instant_of, seconds_of
 from hushgrid.mechanism.policy import (
     Blocks,
     Even,
-    Gaussian,
-    Negligible,
     PerStep,
     Policy,
     Schedule,
     per_step,
 )
-from hushgrid.model.consumption import Elasticity
+from hushgrid.model.consumption import Elasticity, LoadShape
 from hushgrid.model.laws import ClampAt
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import Covariate, Scenario, Tariff
 
 MOST_HOUSES = 10_000_000  # of a service's zone
@@ -312,10 +308,6 @@ def policy_of(table: Any, hidden: Iterable[str] = ()) -> Policy:
     Raises:
         ValidationError: Every mistake.
     """
-    if isinstance(table, Mapping) and table.get("secret") == "trajectory":
-        delta: Any = table.get("delta")  # the promise's, where it is not the noise's
-        if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
-            table = {key: value for key, value in table.items() if key != "delta"}
     policy_table: PolicyTable = build(PolicyTable, table, POLICY_KEYS, hidden)
     return policy_table.policy
 
@@ -561,9 +553,6 @@ class PolicyTable(Policy):
         schedule: The schedule that the keys name.
         covariates: None; `with_series` adds them.
         epsilon_t: Epsilon of each step.
-        gaussian: Scale of Gaussian noise as a multiple of the bound; None: Laplace noise.
-        delta: Delta of Gaussian noise.
-        negligible: Leave a house out once one of its occupancies has at most this probability.
         block_steps: Steps of each block with one noise; of a part of the run that repeats.
         block_epsilon: Epsilon of each of these blocks.
 
@@ -574,9 +563,6 @@ class PolicyTable(Policy):
     schedule: Schedule = field(default_factory=Even, init=False)
     covariates: tuple[Covariate, ...] = field(default=(), init=False)  # tables of their own
     epsilon_t: tuple[float, ...] = ()
-    gaussian: float | None = None
-    delta: float = 0.0
-    negligible: float = 0.0
     block_steps: tuple[int, ...] = ()
     block_epsilon: tuple[float, ...] = ()
 
@@ -593,29 +579,14 @@ class PolicyTable(Policy):
 
     def _schedule_of_keys(self) -> Schedule:
         """The schedule that the keys name."""
-        schedule: Schedule | None = None
-        if self.gaussian is not None:
-            schedule = Gaussian(self.gaussian, self.delta)
-            schedule.check(self, len(self.epsilon_t))
-        elif self.delta != 0:
-            raise PolicyError(
-                f"policy delta is {self.delta}; it goes with gaussian noise only.",
-                fields=("delta", "gaussian"),
-            )
         if self.block_steps or self.block_epsilon:
-            if schedule is not None or self.epsilon_t or self.negligible:
+            if self.epsilon_t:
                 raise PolicyError(
                     f"policy block_steps has {len(self.block_steps)} blocks with another schedule"
-                    " of the budget; give one of block_steps, epsilon_t, gaussian and negligible.",
-                    fields=("block_steps", "epsilon_t", "gaussian", "negligible"),
+                    " of the budget; give one of block_steps and epsilon_t.",
+                    fields=("block_steps", "epsilon_t"),
                 )
             blocks = Blocks(self.block_steps, self.block_epsilon)
             repeats = self.horizon % sum(blocks.lengths) == 0
             return blocks.over(self.horizon) if repeats else blocks
-        leaving = Negligible(self.negligible, self.epsilon_t)
-        if self.negligible and schedule is not None:
-            raise PolicyError(
-                f"policy negligible is {self.negligible:g} with Gaussian noise; give one of them.",
-                fields=("negligible", "gaussian"),
-            )
-        return schedule or (leaving if self.negligible else per_step(self.epsilon_t))
+        return per_step(self.epsilon_t)

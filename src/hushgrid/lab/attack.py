@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushgrid._numbers import Int32s, Ints, UInt8s
+from hushgrid.adversary.attack import Recording, Truth, without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.adversary.recording import Recording, Truth, without_noise
 from hushgrid.belief.filter import chances_at_home
 from hushgrid.errors import PolicyError
 from hushgrid.lab.datasets import Real, Recorded, real_days
@@ -163,11 +163,8 @@ def versions(
     if recording.truth is None or scenario.consumption.reacts:
         return result
     result = {"open": Version(_open(scenario, recording))} | result
-    schedule = policy.schedule
-    if not schedule.per_release:
-        return result
-    single = per_step(schedule.epsilons) if schedule.lengths else schedule.protecting_all()
-    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=single)
+    schedule = per_step(policy.schedule.epsilons)
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=schedule)
     rules = {"naive": Naive(), "paper": None}
     versions_by_rule = {
         name: Version(_publish(scenario, plain, recording.truth, rule, seed))

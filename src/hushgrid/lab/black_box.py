@@ -173,8 +173,6 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
 
 
 def _loss(case: Case, scale: float, first: State) -> float:
-    if not first.policy.schedule.per_release:
-        return float(case.reach)
     return case_loss(case, scale, first.policy.eta)
 
 
@@ -213,7 +211,6 @@ def certify_publisher(
     steps = terms.policy.schedule.span(steps)[1]  # whole blocks of steps
     pair = neighbours(terms, first, steps)
     steps = len(pair.laws)
-    delta = terms.policy.schedule.delta
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     outputs = [
         _outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)
@@ -223,7 +220,7 @@ def certify_publisher(
     # two bounds are looked at: together they are wrong with a chance of 1 - confidence at most
     wrong = 1 - confidence
     surely = 1 - wrong * (1 if steps == 1 else 1 - SHARE)
-    one_step = _best(_scores_of_one(pair, sides), surely, delta)
+    one_step = _best(_scores_of_one(pair, sides), surely)
     trajectory = None
     if steps > 1:
         fewer = max(samples // 4, 100)
@@ -231,19 +228,19 @@ def certify_publisher(
             _outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
             for s in (0, 1)
         ]
-        trajectory = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
+        trajectory = _best(_scores_of_many(pair, days), 1 - wrong * SHARE)
     promised = pair.promised[0]
     return BlackBox(
         pair.houses,
         samples,
         confidence,
         one_step,
-        terms.policy.epsilon if delta else promised,
+        promised,
         trajectory,
-        terms.policy.epsilon if delta else sum(pair.promised),
+        sum(pair.promised),
         steps,
         pair.scale[0],
-        1.0 if delta or pair.scale[0] <= 0 else p_frequent_small_noise(noises, pair.scale[0]),
+        1.0 if pair.scale[0] <= 0 else p_frequent_small_noise(noises, pair.scale[0]),
     )
 
 
@@ -338,7 +335,7 @@ def _scores_of_many(pair: Neighbours, days: list[Floats]) -> dict[str, list[Floa
     return scores
 
 
-def _best(scores: dict[str, list[Floats]], confidence: float, delta: float) -> Bound:
+def _best(scores: dict[str, list[Floats]], confidence: float) -> Bound:
     """The bound by the score with the largest expected bound on the training part."""
     level = (1 - confidence) / 2
 
@@ -347,10 +344,10 @@ def _best(scores: dict[str, list[Floats]], confidence: float, delta: float) -> B
         cuts = [int(len(x) * TRAINING) for x in sides]
         parts = [x[:cut] for x, cut in zip(sides, cuts, strict=True)]
         tests = [len(x) - cut for x, cut in zip(sides, cuts, strict=True)]
-        return best_event(parts[0], parts[1], tests[0], tests[1], level, delta)[3]
+        return best_event(parts[0], parts[1], tests[0], tests[1], level)[3]
 
     best = max(scores, key=promise)
-    return lower_bound(*scores[best], confidence=confidence, delta=delta, score=best)
+    return lower_bound(*scores[best], confidence=confidence, score=best)
 
 
 def _classifier(days: list[Floats], scale: Floats) -> list[Floats]:

@@ -23,10 +23,9 @@ from hushgrid.learning.em import pooled_counts
 from hushgrid.learning.habits import DAY, Survey, survey_models
 from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.digest import world_digest
-from hushgrid.model.consumption import Consumption
+from hushgrid.model.consumption import Consumption, LoadShape
 from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
-from hushgrid.model.shape import LoadShape
 from hushgrid.model.world import simulate_steps
 from hushgrid.model.zone import Scenario, Tariff, Zone
 

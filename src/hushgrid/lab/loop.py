@@ -275,7 +275,6 @@ def policy_of(scenario: Scenario, setting: LoopSetting, steps: int, *, blocks: b
         *scenario.terms,
         secret=promise.secret,
         epsilon=promise.epsilon,
-        delta=promise.delta,
         terms=terms,
         rho=None,
         running=promise.secret == "interval",

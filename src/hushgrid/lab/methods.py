@@ -1,9 +1,8 @@
 """A method of publication: from a promise to a publisher, or a refusal.
 
 A method that cannot give the requested promise answers with a `MethodRefusal`; it runs at no other
-promise. Here are hushgrid at three trusts, the forecast without readings, group privacy (a house's
-whole day is one group of T readings, noise T u / epsilon) and `dphmm` (a house that is nearly
-certain is left out: Xiao and Xiong's location sets, docs/proofs/unlikely.md).
+promise. Here are hushgrid at three trusts, the forecast without readings and group privacy (a
+house's whole day is one group of T readings, noise T u / epsilon).
 """
 
 from __future__ import annotations
@@ -20,15 +19,18 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Floats, Ints, is_real
 from hushgrid.accounting.composition import noise_multiple
 from hushgrid.accounting.endless import Endless, turn_of
-from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
+from hushgrid.adversary.knowledge import BlurShape
+from hushgrid.belief.estimate import USUAL_FACTOR, PublicKnowledge
+from hushgrid.belief.posterior import SHAPES
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import EstimatorRule, Negligible, NoiseLaw, Policy
+from hushgrid.mechanism.policy import EstimatorRule, Policy
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
-from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.planner import Plan, plan
+from hushgrid.planning.task import Secret
 from hushgrid.planning.windows import chosen_length, window_blocks, window_loss
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
@@ -44,12 +46,10 @@ _WIDTH = 1e-6  # relative width at which a search for a loss stops
 class MethodPromise:
     """What every method has to keep (docs/plan.md).
 
-    A trajectory's promise holds for any interval of it, and an interval's for the step.
-
     Attributes:
         secret: What is protected.
         epsilon: Positive.
-        delta: For a trajectory or a window, from 0 to below 0.5.
+        delta: For methods that have one, from 0 to below 0.5.
         window: Of the secret window, the steps that a window touches.
 
     Raises:
@@ -238,7 +238,7 @@ class Outcome(NamedTuple):
     estimated: Floats
     observations: Floats | None
     scale: Floats
-    noise: NoiseLaw = "laplace"
+    noise: BlurShape = "laplace"
     independent: bool = False
     lengths: tuple[int, ...] = ()
     steps_before: int = 0
@@ -303,7 +303,7 @@ def noisy(
     setting: MethodSetting,
     scales: Sequence[float],
     guarantee: str,
-    law: NoiseLaw = "laplace",
+    law: BlurShape = "laplace",
     clamp: Clamp = (),
     lengths: tuple[int, ...] = (),
 ) -> Ready:
@@ -325,7 +325,8 @@ def noisy(
 
     def draw_noise(noise: SimulatedNoise) -> Iterator[int]:
         if not lengths:
-            yield from (noise.sample(law, float(b)) for b in fixed)
+            draw = noise.draw_gaussian if law == "gaussian" else noise.draw
+            yield from (draw(float(b)) for b in fixed)
         for end, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True):
             size = noise.draw_size(float(fixed[end - 1]), n)
             yield from (noise.draw_within(size) for _ in range(n))
@@ -342,7 +343,7 @@ def public_estimates(
     public: PublicKnowledge,
     load_hat: Floats,
     scales: Floats,
-    law: NoiseLaw = "laplace",
+    law: BlurShape = "laplace",
     lengths: tuple[int, ...] = (),
 ) -> Floats:
     """The public's estimate at every step, from that step's release and those before it.
@@ -439,8 +440,6 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
         if eta < 1:
             return MethodRefusal("it trusts a law of consumption, which a whole window has not")
         return _prepare_window(blocks, setting, promise.window)
-    exceptions = promise.delta if promise.secret == "trajectory" else 0.0
-    normal = eta == 1 and exceptions > 0
     estimator: EstimatorRule = "model" if setting.rho is None else "filter"  # of recorded days
     if eta == 1 and setting.usual:
         estimator = "releases"
@@ -450,10 +449,8 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
             *(setting.run or scenario).terms,
             secret=promise.secret,
             epsilon=promise.epsilon,
-            delta=exceptions,
             terms=_terms(setting, eta, estimator),
             rho=setting.rho,
-            gaussian=normal,
             running=setting.run is not None,
             blocks=blocks,
         )
@@ -464,10 +461,9 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
         )
         scales = tuple(calibration.scale for calibration in calibrations)
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
-    kind = "(epsilon, delta)" if exceptions else "pure epsilon"
     shared = planned.policy.schedule
     fresh = "" if promise.secret == "step" else FRESH_BLOCKS if shared.lengths else FRESH
-    words, clamp = f"{kind}, {trust}{fresh}", planned.policy.clamp
+    words, clamp = f"pure epsilon, {trust}{fresh}", planned.policy.clamp
     return noisy(setting, scales, words, shared.noise, clamp, shared.lengths)
 
 
@@ -562,28 +558,6 @@ def _prepare_forecast(setting: MethodSetting) -> Ready:
     return Ready("no reading is used, so nothing is given away", 0.0, publish)
 
 
-def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
-    promise, scenario = setting.promise, setting.scenario
-    if promise.window is not None:
-        return MethodRefusal("it protects occupancy at single steps, not all of a window")
-    if promise.delta == 0:
-        return MethodRefusal(
-            "its constraint leaves out houses that are all but certain: give a delta"
-        )
-    if setting.run is not None:
-        return MethodRefusal("its chances of an exception add up over days that follow each other")
-    parts = 1 if promise.secret == "step" else setting.horizon
-    leaving = Negligible(promise.delta / parts)
-    policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)
-    calibrations = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
-    return noisy(
-        setting,
-        [calibration.scale for calibration in calibrations],
-        "epsilon, unless the house is in a state that had at most delta"
-        + ("" if parts == 1 else " in all; steps add up"),
-    )
-
-
 HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
 HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
 BOUND = hushgrid("bound", 1.0, blocks=True)
@@ -594,4 +568,3 @@ BOUND_FITTED = replace(
 )
 BOUND_INDEPENDENT = hushgrid("bound_independent", 1.0)
 FORECAST = Method("forecast", "forecast, no readings", True, None, _prepare_forecast)
-DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)

@@ -8,6 +8,9 @@ Wasserstein, a step at a time: its scale is W/epsilon with W the largest gap bet
 of a reading's two laws: some coupling never moves the load by more. Over many steps its losses are
 counted as hushgrid's are.
 
+Probabilistic constraint (`dphmm`, after Xiao and Xiong's location sets): a house that is all but
+certain, whatever was published, is left out (docs/proofs/unlikely.md).
+
 Floor: the least standard deviation of any additive noise that keeps a pair of laws epsilon apart.
 The noise's pmf p on a grid is a linear programme: least sum of p k^2 with f1*p <= e^epsilon f0*p
 and the reverse at every point. Beyond the grid both tails fall geometrically, each as fast as
@@ -17,7 +20,7 @@ epsilon allows, so that every constraint out there repeats one that is checked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -25,9 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats, Ints, float_array, is_real
-from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.accounting.temporal import chain_of_houses, worst_leakage
+from hushgrid.belief.filter import carried_backward, if_uncertain, transition_into
 from hushgrid.errors import ConsumptionError, PolicyError
 from hushgrid.lab.methods import FRESH, Method, MethodRefusal, MethodSetting, Ready, noisy
+from hushgrid.mechanism.calibrators import blind_scale
 from hushgrid.mechanism.policy import MIN_SCALE, Policy
 from hushgrid.mechanism.scheduler import exposures_of
 from hushgrid.model.laws import Law
@@ -319,8 +324,6 @@ def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.window is not None:
         return MethodRefusal("a quilt hides one step of a house, not all of a window")
-    if promise.secret == "trajectory":
-        return MethodRefusal("a quilt hides one step of a house, not its trajectory")
     if not setting.alone:
         return MethodRefusal("houses move together, and the quilt is for one chain a house")
     if setting.run is not None:
@@ -435,8 +438,6 @@ def _largest(setting: MethodSetting, shares: Floats) -> float:
     promise = setting.promise
     if promise.secret == "step":
         return promise.epsilon
-    if promise.secret == "trajectory":
-        return promise.epsilon / max(float(shares.sum(axis=0).max()), 1.0)
     low, high = promise.epsilon / (8 * len(shares)), promise.epsilon
     while high / low - 1 > 1e-6:
         middle = math.sqrt(low * high)
@@ -446,3 +447,97 @@ def _largest(setting: MethodSetting, shares: Floats) -> float:
 
 
 WASSERSTEIN = Method("wasserstein", "Wasserstein", True, 0.0, _prepare_wasserstein)
+
+
+class LeftToStates:
+    """The most probability that any past releases can leave to each state of each house.
+
+    Releases move the odds of a step by at most e^L, L the backward leakage carried into it, so no
+    release is needed, and the schedule is known ahead. For models of one piece of lone houses.
+
+    Args:
+        models: The occupancy models Theta.
+    """
+
+    def __init__(self, models: Sequence[OccupancyModel]) -> None:
+        self._models, self._t = models, 1
+        self._chains = [chain_of_houses(model) for model in models]
+        laws = zip(models, self._chains, strict=True)
+        self._laws = [model.chains[0].initial[chain] for model, chain in laws]
+        self._possible = [np.asarray(law > 0) for law in self._laws]
+        self._carried = [np.zeros(len(law)) for law in self._laws]
+
+    def advance(self, losses: Floats) -> None:
+        """Go on to the next step, after a release with these losses, (N,)."""
+        self._t += 1
+        for k, model in enumerate(self._models):
+            law, possible = self._laws[k], self._possible[k]
+            a = transition_into(model, model.chains[0], self._chains[k], self._t)
+            backward = if_uncertain(losses, possible) + self._carried[k]
+            self._possible[k], self._carried[k] = carried_backward(backward, law, possible, a)
+            self._laws[k] = np.einsum("gs,gsk->gk", law, a)
+
+    def most(self) -> Floats:
+        """(N, 2): under any of the models."""
+        parts = []
+        for law, possible, carried in zip(self._laws, self._possible, self._carried, strict=True):
+            with np.errstate(divide="ignore"):
+                odds = np.log(law) - np.log(law[:, ::-1])
+            raised = 1 / (1 + np.exp(-np.clip(odds + carried[:, None], -700, 700)))
+            # a possible state whose chance underflowed is not known to be unlikely
+            parts.append(np.where(possible & (law == 0), 1.0, raised))
+        return np.asarray(np.max(parts, axis=0))
+
+
+def constraint_scales(
+    setting: MethodSetting, epsilon: float, delta: float
+) -> tuple[list[float], list[Bools]]:
+    """Scales of a day on which a house is left out once a state keeps almost no probability.
+
+    The set is never emptied: where no house would remain, none is left out.
+
+    Args:
+        setting: The zone, whose houses move on their own.
+        epsilon: Of each release about a house that is protected.
+        delta: The probability.
+
+    Returns:
+        The scale of every step [Wh], and the houses that it protects, (N,) each.
+    """
+    scenario = setting.scenario
+    bound, policy = scenario.zone.bound, Policy(epsilon, setting.horizon)
+    exposures = exposures_of(scenario.models, scenario.zone, scenario.consumption, policy)
+    left, scales, protected = LeftToStates(scenario.models), list[float](), list[Bools]()
+    for t in range(1, setting.horizon + 1):
+        houses = exposures.at(t).protected.mask()
+        likely = houses & (left.most() > delta).all(axis=1)
+        protected.append(likely if likely.any() else houses)
+        reach = int(bound[protected[-1]].max())
+        scales.append(max(blind_scale(reach, epsilon), MIN_SCALE))
+        left.advance(bound / scales[-1])
+    return scales, protected
+
+
+def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
+    promise = setting.promise
+    if promise.window is not None:
+        return MethodRefusal("it protects occupancy at single steps, not all of a window")
+    if promise.delta == 0:
+        return MethodRefusal(
+            "its constraint leaves out houses that are all but certain: give a delta"
+        )
+    if not setting.alone:
+        return MethodRefusal("houses move together, and the constraint is for one chain a house")
+    if setting.run is not None:
+        return MethodRefusal("its chances of an exception add up over days that follow each other")
+    parts = 1 if promise.secret == "step" else setting.horizon
+    scales, _ = constraint_scales(setting, promise.epsilon / parts, promise.delta / parts)
+    return noisy(
+        setting,
+        scales,
+        "epsilon, unless the house is in a state that had at most delta"
+        + ("" if parts == 1 else " in all; steps add up"),
+    )
+
+
+DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)

@@ -127,7 +127,7 @@ class RollingMean:
         homes = np.concatenate([_energy(part) for part in parts])
         below = np.minimum(homes, published.cut).sum(axis=1)
         noise = SimulatedNoise(np.random.SeedSequence([seed, _SUMS]))
-        draws = np.array([noise.sample("laplace", published.scale) for _ in below])
+        draws = np.array([noise.draw(published.scale) for _ in below])
         return cls(source, np.array(days, np.float64), (below + draws) * published.restored)
 
     def mean(self, number: int, *, ahead: bool = False) -> Floats | None:

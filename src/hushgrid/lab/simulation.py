@@ -181,8 +181,6 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     states = {}
     for name, (policy, calibrator) in mechanisms.items():
         rules: tuple[object, ...] = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
-        if policy.schedule.negligible:  # then who is protected depends on every term
-            rules = (name,)
         if rules not in shared:
             shared[rules] = exposures_of(
                 scenario.models, scenario.zone, scenario.consumption, policy

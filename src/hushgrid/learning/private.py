@@ -31,7 +31,7 @@ import numpy as np
 from hushgrid._numbers import Floats, Int32s, Ints, is_real
 from hushgrid.errors import PolicyError
 from hushgrid.learning.em import Fit
-from hushgrid.learning.learner import pooled_fit
+from hushgrid.learning.pools import pooled_fit
 from hushgrid.mechanism.noise import Noise
 
 LearnedFrom = Literal["public", "pooled", "private"]

@@ -268,7 +268,6 @@ def check_scale(scale: float) -> None:
 Pair = tuple[Floats, Floats, int]  # pmf before, pmf after, bound
 
 _MEMORY = 100_000  # cases to remember
-_WIDE = 50.0  # [Wh] least standard deviation of integer Gaussian noise
 _LONG = 20_000_000  # multiplications a convolution may take before losses are added instead
 
 
@@ -385,23 +384,6 @@ class TrustCalibrator:
 
 
 TRUST = TrustCalibrator()  # what one zone has solved serves all
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianMultiple:
-    """Standard deviation = the policy's multiple of the largest reach of a protected case.
-
-    A step has no finite loss; the accountant composes a horizon of them. Never below 50 Wh: for
-    less, the integer law differs from the closed form.
-    """
-
-    def scale(self, exposure: Exposure, policy: Policy) -> Answer:
-        """multiple * reach."""
-        if not exposure.cases:
-            return Answer(0.0, 0.0, None)
-        worst = exposure.widest
-        sigma = max(policy.schedule.multiple * worst.reach, policy.min_scale, _WIDE)
-        return Answer(sigma, math.inf, worst)
 
 
 def case_loss(case: Case, scale: float, eta: float) -> float:

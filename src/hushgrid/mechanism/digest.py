@@ -39,9 +39,6 @@ _POLICY_USUAL: dict[str, Any] = {
     "estimator": "model",
     "usual": 0.0,
     "covariates": [],
-    "gaussian": None,
-    "delta": 0.0,
-    "negligible": 0.0,
     "block_steps": [],
     "block_epsilon": [],
 }
@@ -91,10 +88,7 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
     }
 
 
-_NO_SCHEDULE: dict[str, Any] = {
-    "epsilon_t": (), "gaussian": None, "delta": 0.0, "negligible": 0.0,
-    "block_steps": (), "block_epsilon": (),
-}  # fmt: skip
+_NO_SCHEDULE: dict[str, Any] = {"epsilon_t": (), "block_steps": (), "block_epsilon": ()}
 
 
 def _clamp(clamp: Clamp) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Int32s, Value, brief
+from hushgrid._numbers import Int32s, Value, brief
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import BlockRule, EmptyRule, ModelsRule, Policy
 from hushgrid.mechanism.support import Open, Protected, Support, grouped
@@ -113,7 +113,6 @@ class Exposures(Value):
         models_rule: How several models count.
         on_empty: What to do when no house is uncertain.
         clamp: Clamp of each density class [Wh], or empty.
-        constrained: The policy whose probabilistic constraint applies, or None.
     """
 
     def __init__(
@@ -125,13 +124,10 @@ class Exposures(Value):
         models_rule: ModelsRule,
         on_empty: EmptyRule,
         clamp: Clamp = (),
-        constrained: Policy | None = None,
     ) -> None:
         consumption.check_fits(zone.bound)
         self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
         self._rules = (blocks, models_rule, on_empty, clamp)
-        # a probabilistic constraint depends on what is lost, so on every term of one policy
-        self._constrained = constrained
         if clamp:  # from here on the clamp is the bound: the proofs see nothing else
             low, at = consumption.clamp_ends(clamp)
             consumption, zone = consumption.cut(clamp), zone.cut(at, low)
@@ -146,27 +142,13 @@ class Exposures(Value):
         self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
         self._shared: dict[tuple[int, bytes], Exposure] = {}
         self._singles: dict[tuple[int, int, int], Case] = {}
-        self._begin()
-
-    def _begin(self) -> None:
         self._steps, self._known = self._support.steps(), list[Exposure]()
-        self._unlikely = None if self._constrained is None else self._support.unlikely()
-        self.n_recorded, self._lost, self._last = 0, None, (None, b"")
-
-    _last: tuple[Open | None, bytes]  # what was uncertain at the last step, and its key
-    _lost: Floats | None  # losses of the last recorded release, one a group
-    n_recorded: int  # releases whose losses are recorded
+        # what was uncertain at the last step, and its key
+        self._last: tuple[Open | None, bytes] = (None, b"")
 
     def made_from(self) -> tuple[Any, ...]:
         """Models, zone and consumption, then the rules."""
-        return (*self._origin, *self._rules, self._constrained)
-
-    def restarted(self) -> Exposures:
-        """The same exposures before any loss is recorded."""
-        copy = object.__new__(Exposures)
-        vars(copy).update(vars(self))
-        copy._begin()
-        return copy
+        return (*self._origin, *self._rules)
 
     def check_made_for(
         self,
@@ -177,8 +159,7 @@ class Exposures(Value):
     ) -> None:
         """Refuse a zone, models or rules other than those of the constructor."""
         origin, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
-        constrained = policy if policy.schedule.negligible else None
-        if self.made_from() != (tuple(models), zone, consumption, *rules, constrained):
+        if self.made_from() != (tuple(models), zone, consumption, *rules):
             raise PolicyError(
                 f"exposures were made for zone {origin[1].id!r} under"
                 f" {', '.join(str(rule) for rule in self._rules[:3])};"
@@ -186,12 +167,12 @@ class Exposures(Value):
             )
 
     def booked(self) -> Exposures:
-        """The same under the rules `block` and `union`, without a probabilistic constraint.
+        """The same under the rules `block` and `union`.
 
-        The other rules bound less than what a release can disclose about one house, and a house
-        that has left the protected set is still disclosed, so losses are booked under these rules.
+        The other rules bound less than what a release can disclose about one house, so losses are
+        booked under these rules.
         """
-        if not self.weaker and self._constrained is None:
+        if not self.weaker:
             return self
         _, _, on_empty, clamp = self._rules
         return Exposures(*self._origin, "block", "union", on_empty, clamp)
@@ -205,10 +186,6 @@ class Exposures(Value):
             models_rule != "union" and several
         )
 
-    def record_losses(self, losses: Floats) -> None:
-        """Record the loss of the latest release for each house (probabilistic constraint)."""
-        self._lost, self.n_recorded = losses[self._support.largest], self.n_recorded + 1
-
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
         while len(self._known) < t:
@@ -216,18 +193,7 @@ class Exposures(Value):
         return self._known[t - 1]
 
     def _next(self, t: int) -> Exposure:
-        if self._unlikely is not None and self.n_recorded < t - 1:
-            raise PolicyError(
-                f"step {t} is requested before the losses of step {t - 1} are recorded;"
-                " under policy negligible use a Scheduler, step by step."
-            )
         opened = next(self._steps)
-        if self._unlikely is not None and self._constrained is not None:
-            self._unlikely.advance(self._lost)
-            left_out = self._unlikely.negligible(self._constrained.schedule.negligible)
-            remaining = opened.groups & ~left_out
-            if remaining.any() or opened.blocks:  # the set is never emptied
-                opened = replace(opened, groups=remaining)
         if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
             opened = self._support.all_open()
         if opened is not self._last[0]:  # the same object where the same is uncertain again

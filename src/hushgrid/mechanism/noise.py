@@ -19,7 +19,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Ints, is_real
 from hushgrid.errors import NoiseError, require
-from hushgrid.mechanism.policy import MAX_SCALE, NoiseLaw
+from hushgrid.mechanism.policy import MAX_SCALE
 
 
 class Noise(ABC):
@@ -32,12 +32,6 @@ class Noise(ABC):
     def draws(self, scale: float, count: int) -> Ints:
         """Many draws of Laplace noise at once, for audits and tests."""
         return np.array([self.draw(scale) for _ in range(count)], np.int64)
-
-    def draw_gaussian(self, scale: float) -> int:
-        """One draw of Gaussian noise, Pr[K = k] ~ e^(-k^2/(2 scale^2)); not every source has it."""
-        raise NoiseError(
-            f"{type(self).__name__} has no Gaussian noise of scale {scale}; use SecureNoise()."
-        )
 
     def draw_size(self, scale: float, steps: int) -> int:
         """The size M of the noise of a block of so many steps; not every source has it."""
@@ -82,12 +76,6 @@ class Noise(ABC):
             )
         return self.draw_within(sizes[terms][2])
 
-    def sample(self, law: NoiseLaw, scale: float) -> int:
-        """One draw of noise of a schedule's law, at `scale` [Wh]."""
-        if law == "block":
-            raise NoiseError("noise of a block of steps is drawn with its block; use in_block.")
-        return self.draw(scale) if law == "laplace" else self.draw_gaussian(scale)
-
 
 @final
 class SecureNoise(Noise):
@@ -118,10 +106,6 @@ class SecureNoise(Noise):
             vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale
         )
         return np.array(sampler([0] * count), np.int64)
-
-    def draw_gaussian(self, scale: float) -> int:
-        """One draw of OpenDP's integer Gaussian."""
-        return int(self._measurement("make_gaussian", scale)(0))
 
     def draw_size(self, scale: float, steps: int) -> int:
         """M: a sum of L + 1 geometric numbers, kept with a probability that is a ratio of integers.

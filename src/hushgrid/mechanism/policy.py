@@ -7,7 +7,6 @@ schedule from the keys of a file. A new schedule is a final class here.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,11 +17,12 @@ import numpy as np
 
 from hushgrid._numbers import Floats, brief, is_real, is_whole
 from hushgrid.errors import PolicyError
+from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Covariate
 
-NoiseLaw = Literal["laplace", "gaussian", "block"]
-NoiseName = Literal["laplace", "gaussian", "block", "none"]
+NoiseLaw = Literal["laplace", "block"]
+NoiseName = Literal["laplace", "block", "none"]
 Wh = TypeVar("Wh", float, Floats)
 
 
@@ -49,28 +49,17 @@ class Schedule:
     Attributes:
         noise: The law of the noise.
         noise_words: The law and its scale, for sentences.
-        secret: The secret that epsilon is about where a zone promises nothing else.
-        per_release: Whether each release has a finite epsilon of its own, which sets its noise.
         assumption: A sentence for the list of assumptions; or empty.
         epsilons: The epsilon of each step of the horizon, where they differ; else empty.
         lengths: Steps of each block with one common noise; empty: noise of its own at every step.
-        multiple: Where no epsilon sets the noise: its standard deviation over a house's reach.
-        delta: The delta of the promise about the whole horizon.
-        negligible: A house is left out once public knowledge leaves at most this probability to one
-            of its states.
     """
 
     __slots__ = ()
     noise: ClassVar[NoiseLaw] = "laplace"
     noise_words: ClassVar[str] = "Laplace, scale"
-    secret: ClassVar[Literal["step", "trajectory"]] = "step"
-    per_release: ClassVar[bool] = True
     assumption: ClassVar[str] = ""
     epsilons: tuple[float, ...] = ()
     lengths: tuple[int, ...] = ()
-    multiple: float = 0.0
-    delta: float = 0.0
-    negligible: float = 0.0
 
     @property
     def terms(self) -> Mapping[str, Any]:
@@ -86,11 +75,6 @@ class Schedule:
     def caveat(self) -> str:
         """A sentence that goes with every promise, without its full stop; or empty."""
         return ""
-
-    @property
-    def known_ahead(self) -> bool:
-        """Whether every release has a finite loss that is known before the first reading."""
-        return self.per_release and not self.negligible
 
     def epsilon_at(self, epsilon: float, t: int) -> float:
         """What release t may lose at most, of a policy's epsilon."""
@@ -118,10 +102,6 @@ class Schedule:
 
     def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:  # noqa: ARG002
         """The schedule with these epsilons, or one for all steps; unchanged where it has none."""
-        return self
-
-    def protecting_all(self) -> Schedule:
-        """The schedule without a negligible probability."""
         return self
 
     def check(self, policy: _Policy) -> None:
@@ -180,146 +160,6 @@ class PerStep(Schedule):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Negligible(Schedule):
-    """Leave a house out once public knowledge leaves almost no probability to one of its states.
-
-    The promise of a step is then (epsilon, negligible).
-
-    See: docs/proofs/unlikely.md.
-
-    Attributes:
-        negligible: A probability from 0 (no house is left out) to below 0.5.
-        epsilons: One for each step, or none.
-    """
-
-    negligible: float = field()
-    epsilons: tuple[float, ...] = ()
-
-    __repr__ = brief
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilons", _listed(self.epsilons))
-        if not (is_real(self.negligible) and 0 <= self.negligible < 0.5):
-            raise PolicyError(
-                f"policy negligible is {self.negligible}; give a probability from 0 to below 0.5.",
-                fields=("negligible",),
-            )
-
-    @property
-    def terms(self) -> Mapping[str, Any]:
-        """`negligible` and `epsilon_t`."""
-        return {"negligible": self.negligible, "epsilon_t": self.epsilons}
-
-    @property
-    def words(self) -> str:
-        """The probability."""
-        return f" negligible={self.negligible:g}" if self.negligible else ""
-
-    @property
-    def caveat(self) -> str:
-        """The houses that are left out."""
-        if not self.negligible:
-            return ""
-        return (
-            "A home is left out while public knowledge gives one of its states a probability of at"
-            f" most {self.negligible:g}; a price can shift its odds by more then"
-        )
-
-    def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:
-        """The same probability."""
-        return Negligible(self.negligible, epsilons)
-
-    def protecting_all(self) -> Schedule:
-        """Its epsilons alone."""
-        return per_step(self.epsilons)
-
-    def check(self, policy: _Policy) -> None:
-        """Noise at every step, and epsilons that fit."""
-        Schedule.check(self, policy)
-        if self.negligible and policy.on_empty == "publish_exact":
-            raise PolicyError(
-                f"policy negligible is {self.negligible:g} with on_empty publish_exact;"
-                " a house that is only unlikely to surprise needs noise: give protect_all.",
-                fields=("negligible", "on_empty"),
-            )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Gaussian(Schedule):
-    """Integer Gaussian noise. No release has an epsilon of its own.
-
-    The policy's epsilon and `delta` are what the whole horizon promises about a house's day.
-
-    Attributes:
-        multiple: Standard deviation of the noise over the farthest that a house reaches.
-        delta: A probability between 0 and 1.
-    """
-
-    noise = "gaussian"
-    noise_words = "Gaussian, standard deviation"
-    secret = "trajectory"
-    per_release = False
-    assumption = "No release has a finite epsilon of its own under Gaussian noise."
-    words = " gaussian"
-
-    multiple: float = field()
-    delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (is_real(self.multiple) and self.multiple > 0):
-            raise PolicyError(
-                f"policy gaussian is {self.multiple}; give a positive multiple of the bound.",
-                fields=("gaussian",),
-            )
-        if not (is_real(self.delta) and 0 < self.delta < 1):
-            raise PolicyError(
-                f"policy delta is {self.delta}; give a probability between 0 and 1.",
-                fields=("delta",),
-            )
-
-    @property
-    def terms(self) -> Mapping[str, Any]:
-        """`gaussian` and `delta`."""
-        return {"gaussian": self.multiple, "delta": self.delta}
-
-    def epsilon_at(self, epsilon: float, t: int) -> float:  # noqa: ARG002
-        """Infinite."""
-        return math.inf
-
-    def variance(self, scale: Wh) -> Wh:
-        """The square of the scale."""
-        return scale**2
-
-    def check(self, policy: _Policy, epsilons: int = 0) -> None:
-        """Noise enough for the horizon, at eta = 1.
-
-        Args:
-            policy: The policy.
-            epsilons: How many epsilons a step a file gives besides.
-
-        Raises:
-            PolicyError: Where the multiple leaves more than delta, or eta or epsilons do not fit.
-        """
-        if policy.eta != 1 or epsilons:
-            raise PolicyError(
-                f"policy gaussian is {self.multiple:g} with eta {policy.eta:g} and"
-                f" {epsilons} epsilons a step; Gaussian noise goes with eta = 1 and one"
-                " epsilon for the whole horizon.",
-                fields=("gaussian", "eta", "epsilon_t"),
-            )
-        delta = gaussian_delta(policy.epsilon, policy.horizon, self.multiple)
-        if delta > self.delta:
-            raise PolicyError(
-                f"policy gaussian is {self.multiple:g}, which leaves delta = {delta:.3g} at epsilon"
-                f" = {policy.epsilon:g} over {policy.horizon} steps where {self.delta:g} is"
-                " promised; give a larger multiple, as plan computes it.",
-                fields=("gaussian", "epsilon", "horizon", "delta"),
-            )
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Blocks(Schedule):
     """One joint noise for each block of steps (docs/proofs/blocks-of-steps.md).
 
@@ -333,7 +173,6 @@ class Blocks(Schedule):
 
     noise = "block"
     noise_words = "joint over each block of steps, scale"
-    secret = "trajectory"
     assumption = (
         "Readings may hang together within a block of steps and depend on occupancy from its first"
         " step to its last price; given occupancy, those of different blocks are drawn afresh."
@@ -463,34 +302,6 @@ def _listed(epsilons: Sequence[float]) -> tuple[float, ...]:
     return tuple(epsilons)
 
 
-def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
-    """delta of Gaussian releases (the balanced closed form of the normal law).
-
-    That of integer noise is at most 0.1 % larger, for delta from 1e-12 on and a standard deviation
-    of 50 Wh or more (docs/proofs/composition.md).
-
-    Args:
-        epsilon: Loss of all releases together [nats].
-        steps: Number of releases.
-        multiple: Standard deviation of the noise over the distance of the loads.
-
-    Returns:
-        The probability delta.
-
-    >>> f"{gaussian_delta(1.0, 96, 41.4):.1e}"
-    '1.0e-06'
-    """
-    mu = math.sqrt(steps) / multiple
-    above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-    if epsilon > 700:  # beyond floats; leaving the second term out is on the safe side
-        return _phi(above)
-    return _phi(above) - math.exp(epsilon) * _phi(below)
-
-
-def _phi(x: float) -> float:
-    return math.erfc(-x / math.sqrt(2)) / 2
-
-
 # ---- the policy
 
 
@@ -603,7 +414,7 @@ class Policy:
         self.schedule.check(self)
 
     def epsilon_at(self, t: int) -> float:
-        """What release t may lose; infinite where no release has an epsilon of its own."""
+        """What release t may lose at most."""
         return self.schedule.epsilon_at(self.epsilon, t)
 
     def first(self, steps: int) -> Policy:
@@ -616,9 +427,6 @@ class Policy:
     def promise(self) -> str:
         """What is promised in words, such as "any price, epsilon 0.5"."""
         schedule = self.schedule
-        if not schedule.per_release:
-            promise = f"all {self.horizon} prices, epsilon {self.epsilon:g}"
-            return f"{promise}, delta {schedule.delta:g}"
         unit = "block of steps" if schedule.lengths else "price"
         return f"any {unit}, epsilon {max(schedule.epsilons, default=self.epsilon):g}"
 
@@ -708,3 +516,88 @@ def _checked_clamp(clamp: Clamp) -> Clamp:
                 fields=("clamp",),
             )
     return tuple((int(at[0]), int(at[1])) if isinstance(at, tuple) else int(at) for at in ends)
+
+
+def _of_any_window(policy: Policy) -> tuple[str, ...]:
+    """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
+    sentences = [
+        "What a home does before and after the window, and what other homes do, does not depend on"
+        " what it does in the window except through published prices.",
+        "That no meter of the zone reports at all does not depend on any one home.",
+        "Meters of one household that are listed as homes count as several homes: their epsilons"
+        " add.",
+    ]
+    if policy.clamp:
+        sentences.append("Readings are cut at the clamp before anything is added.")
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'})."
+        for covariate in policy.covariates
+    ]
+    return tuple(sentences)
+
+
+def assumptions(
+    secret: str, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
+) -> tuple[str, ...]:
+    """What must hold for the promise to hold, in sentences.
+
+    Args:
+        secret: What the promise protects.
+        policy: The policy that keeps it.
+        consumption: The laws of a reading.
+        models: Number of models in Theta.
+        exports: Whether houses export.
+
+    Returns:
+        The sentences.
+    """
+    if secret == "window":
+        return _of_any_window(policy)
+    sentences = [
+        "Readings of different houses are independent given occupancy, published rates and public"
+        " covariates.",
+        (
+            "One of the models of Theta is true, and an adversary who is unsure between them can"
+            " learn more."
+            if models > 1
+            else "The occupancy model is true."
+        ),
+        "Whether a meter reports does not depend on occupancy.",
+    ]
+    if policy.eta < 1:
+        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
+        sentences.append(f"Every reading follows its public law{share}.")
+    if policy.eta < 1 and exports:
+        sentences.append(
+            "Given occupancy and the time of day, the panels of different homes generate"
+            " independently: weather that they share needs eta = 1."
+        )
+    if secret == "step":
+        sentences.append(
+            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
+        )
+    if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
+        sentences.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+    if secret != "step":
+        sentences.append("Occupancy does not react to published rates.")
+    if secret == "interval":
+        sentences.append(
+            "Where terms change, each model is true in its time, and a smaller promise begins with"
+            " the first price from readings that is published under it."
+        )
+    if consumption.reacts and policy.eta < 1:
+        sentences.append(
+            "Scales are given for demand as modelled; each step's follows the last rate."
+        )
+    if policy.clamp:
+        sentences.append("Readings are cut at the clamp before anything is added.")
+    if policy.schedule.assumption:
+        sentences.append(policy.schedule.assumption)
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'}), and models and laws hold given its values."
+        for covariate in policy.covariates
+    ]
+    sentences += weaker_promise(policy, models)
+    return tuple(sentences)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from itertools import chain
+from typing import Annotated, Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -30,22 +31,16 @@ from hushgrid._numbers import (
     to_json,
     whole_number,
 )
-from hushgrid.belief.estimate import SHAPES, PublicKnowledge
-from hushgrid.belief.load_filter import (
-    DayClock,
-    EvenDays,
-    FollowedKnowledge,
-    Knowledge,
-    Values,
-    informed,
-)
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.followed import DayClock, EvenDays, FollowedKnowledge, Knowledge, informed
+from hushgrid.belief.load_filter import Values
+from hushgrid.belief.posterior import SHAPES
 from hushgrid.errors import NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.digest import calibrator_name, terms_digest
 from hushgrid.mechanism.exposure import Exposures
 from hushgrid.mechanism.noise import Noise, SecureNoise
 from hushgrid.mechanism.policy import NoiseName, Policy
-from hushgrid.mechanism.rates import Rates
 from hushgrid.mechanism.scheduler import Calibration, Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
@@ -70,6 +65,70 @@ _BLOCK = Rule(
 )
 
 
+_SIZE = 256  # rates of a full piece
+
+
+class Rates(Sequence[float]):
+    """A tuple of rates in pieces: to append one copies a piece, not all rates before it.
+
+    Args:
+        rates: The rates [currency/kWh].
+
+    >>> Rates([0.2, 0.3]).followed_by(0.4)[-2:]
+    (0.3, 0.4)
+    """
+
+    __slots__ = ("_full", "_tail")
+
+    def __init__(self, rates: Sequence[float] = ()) -> None:
+        series, ends = tuple(rates), range(_SIZE, len(rates) + 1, _SIZE)
+        self._full = tuple(series[end - _SIZE : end] for end in ends)
+        self._tail = series[len(ends) * _SIZE :]
+
+    def followed_by(self, *rates: float) -> Rates:
+        """The same rates and then these.
+
+        Args:
+            *rates: Rates [currency/kWh].
+
+        Returns:
+            The longer sequence.
+        """
+        last = Rates((*self._tail, *rates))
+        last._full = (*self._full, *last._full)
+        return last
+
+    def __len__(self) -> int:
+        return len(self._full) * _SIZE + len(self._tail)
+
+    @overload
+    def __getitem__(self, at: int) -> float: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[float, ...]: ...
+    def __getitem__(self, at: int | slice) -> float | tuple[float, ...]:
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        at = at + len(self) if at < 0 else at
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        piece, place = divmod(at, _SIZE)
+        return (self._tail if piece == len(self._full) else self._full[piece])[place]
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(*self._full, self._tail)
+
+    def __eq__(self, rates: object) -> bool:
+        if not isinstance(rates, (Rates, tuple)):
+            return NotImplemented
+        return tuple(self) == tuple(rates)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Rates({list(self)})"
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """What the public sees of step t.
@@ -84,17 +143,16 @@ class Release:
         put_back: Expected energy above the clamp [Wh], less what is expected below its lower ends.
         estimate: The public's best estimate of the load [Wh], where the policy makes one.
         rate: Published rate [currency/kWh].
-        scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
+        scale: Scale of the noise [Wh].
         epsilon: Loss of the most exposed house [nats], under the policy's trust and the rules
             `block` and `union`, whichever rules set the noise. Where the noise lasts a block of
             steps, this and `epsilon_any` are the block's.
-        delta: Probability of a state at which its house is left out (policy negligible).
         epsilon_any: Loss of any house (or block) for any consumption [nats].
         rule: The policy's rules in a few words.
         digest: Digest of zone, tariff, models and policy.
         simulated: Whether the noise has a seed.
-        noise: Law of the noise: `laplace`, `gaussian`, `block` (one that lasts a block of steps),
-            or `none` (a scale of 0).
+        noise: Law of the noise: `laplace`, `block` (one that lasts a block of steps), or `none` (a
+            scale of 0).
         base: Where the estimator follows releases: the load that it is relative to [Wh].
         model_share: Likewise: probability of the model's component after the release.
         covariates: Likewise, where there are covariates: the value of each that the estimate uses,
@@ -114,7 +172,6 @@ class Release:
     rate: Annotated[float, number(-math.inf)]
     scale: Annotated[float, LOSS]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
-    delta: Annotated[float, CHANCE]
     epsilon_any: Annotated[float, or_null(LOSS, infinite=True)]
     rule: Annotated[str, TEXT]
     digest: Annotated[str, HASH]
@@ -148,7 +205,7 @@ class Release:
     @property
     def spread(self) -> float:
         """Standard deviation of the noise [Wh], in the continuous limit."""
-        return noise_spread(self.noise, self.scale, (self.block or {}).get("length", 1))
+        return noise_spread(self.scale, (self.block or {}).get("length", 1))
 
     @classmethod
     def free(cls, **values: Any) -> Release:
@@ -157,7 +214,7 @@ class Release:
         Args:
             **values: The fields that have other values, among them all that name the release.
         """
-        costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
+        costs = dict.fromkeys(("put_back", "scale", "epsilon", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **values})
 
 
@@ -175,21 +232,20 @@ def renumbered(release: Release, by: int) -> Release:
     return replace(release, t=release.t + by, applies_from=release.applies_from + by, block=block)
 
 
-def noise_spread(noise: NoiseName, scale: float, steps: int = 1) -> float:
+def noise_spread(scale: float, steps: int = 1) -> float:
     """Standard deviation of noise as planned, over every size M that a block may draw.
 
     Args:
-        noise: Law of the noise.
-        scale: Its scale [Wh].
-        steps: Steps of the block that the noise lasts.
+        scale: Scale of the noise [Wh].
+        steps: Steps of the block that it lasts.
 
     Returns:
         The standard deviation [Wh], in the continuous limit.
 
-    >>> round(noise_spread("laplace", 1000.0)), round(noise_spread("block", 1000.0, 8))
+    >>> round(noise_spread(1000.0)), round(noise_spread(1000.0, 8))
     (1414, 5477)
     """
-    return scale * (1.0 if noise == "gaussian" else math.sqrt((steps + 1) * (steps + 2) / 3))
+    return scale * math.sqrt((steps + 1) * (steps + 2) / 3)
 
 
 class HasRelease:
@@ -400,7 +456,7 @@ def prepare(
             else noise.draw_within(size)
         )
     elif calibration.scale:
-        k = noise.sample(schedule.noise, calibration.scale)
+        k = noise.draw(calibration.scale)
     return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark)
 
 
@@ -561,7 +617,6 @@ def _published(
         rate=rate,
         scale=calibration.scale,
         epsilon=calibration.epsilon,
-        delta=state.policy.schedule.negligible,
         epsilon_any=calibration.epsilon_any,
         rule=state.rule,
         digest=state.digest,

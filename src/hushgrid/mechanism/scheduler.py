@@ -15,7 +15,6 @@ from hushgrid.mechanism.calibrators import (
     TRUST,
     Answer,
     Calibrator,
-    GaussianMultiple,
     TrustCalibrator,
     case_loss,
     check_scale,
@@ -72,18 +71,12 @@ class Scheduler(Value):
         self._made_from = (exposures, policy, calibrator)
         self._exposures, self._policy = exposures, policy
         schedule = policy.schedule
-        usual: Calibrator = TRUST if schedule.per_release else GaussianMultiple()
-        if not schedule.per_release and calibrator is not None:
-            raise PolicyError(
-                f"policy gaussian is {schedule.multiple:g} and there is a calibrator too;"
-                " give one of them."
-            )
         if schedule.lengths and calibrator is not None:
             raise PolicyError(
                 f"policy block_steps has {len(schedule.lengths)} blocks and there is a"
                 " calibrator too; give one of them."
             )
-        self._calibrator = usual if calibrator is None else calibrator
+        self._calibrator: Calibrator = TRUST if calibrator is None else calibrator
         self._answers: dict[tuple[Exposure, float], Answer] = {}
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
@@ -92,14 +85,6 @@ class Scheduler(Value):
         self._merged: dict[tuple[Exposure, ...], Exposure] = {}
         self._of_block: dict[tuple[int, int], Exposure] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
-        self._leaving = schedule.negligible > 0
-        if self._leaving and not self.ahead:
-            raise PolicyError(
-                f"policy negligible is {schedule.negligible:g} and readings react to rates at eta ="
-                f" {policy.eta:g}; give eta = 1, or negligible = 0."
-            )
-        if self._leaving:  # they follow what this schedule loses
-            self._exposures = exposures.restarted()
 
     def made_from(self) -> tuple[Any, ...]:
         """Exposures, policy and calibrator."""
@@ -121,8 +106,6 @@ class Scheduler(Value):
             return self._with_booked_loss(
                 _calibration(t, exposure, self._answer(exposure, loss)), rates
             )
-        if self._leaving:
-            self._catch_up(t)
         if (t, loss) not in self._known:
             key = (self._exposure_of(self._exposures, t), loss)
             if key not in self._answers:
@@ -135,12 +118,8 @@ class Scheduler(Value):
     def _with_booked_loss(
         self, calibration: Calibration, rates: Sequence[float] = ()
     ) -> Calibration:
-        """The calibration with its booked loss, where the rules that set the noise bound less.
-
-        Or where houses are left out.
-        """
-        weaker = self._exposures.weaker or self._leaving
-        if calibration.scale > 0 and (not weaker or math.isinf(calibration.epsilon)):
+        """The calibration with its booked loss, where the rules that set the noise bound less."""
+        if calibration.scale > 0 and not self._exposures.weaker:
             return calibration
         exposure = self._booked_exposure(calibration.t)
         if not self.ahead:
@@ -187,21 +166,10 @@ class Scheduler(Value):
         first, last = self._policy.schedule.span(t)
         return (last - first + 1) / 4 if last > first else 0.0
 
-    def _catch_up(self, t: int) -> None:
-        """Calibrate the steps before t in turn: the protected set depends on their losses."""
-        for s in range(self._exposures.n_recorded + 1, t + 1):
-            exposure, epsilon = self._exposures.at(s), self._policy.epsilon_at(s)
-            answer = self._answers[exposure, epsilon] = self._answer(exposure, epsilon)
-            self._exposures.record_losses(
-                house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
-            )
-
     def scales(self) -> list[float]:
         """The scale of every step [Wh]; none where they are not known before the first reading."""
         scales, scale_of = list[float](), dict[tuple[Exposure, float], float]()
         for t in range(1, self._policy.horizon + 1) if self.ahead else ():
-            if self._leaving:
-                self._catch_up(t)
             key = (self._exposure_of(self._exposures, t), self._policy.epsilon_at(t))
             if key not in scale_of:  # most steps are like an earlier one
                 scale_of[key] = self.at(t).scale
@@ -211,12 +179,10 @@ class Scheduler(Value):
     def most(self, t: int) -> float:
         """The largest loss of a release of step t at its epsilon, for any rates before.
 
-        Above epsilon only where houses are left out, or under rules that bound less than what a
-        release discloses about one house; infinite where that depends on rates.
+        Above epsilon only under rules that bound less than what a release discloses about one
+        house; infinite where that depends on rates.
         """
         loss = self._policy.epsilon_at(t)
-        if self._leaving:
-            return max(self.at(t).epsilon_any, loss)
         if not self._exposures.weaker:
             return loss
         return max(self.at(t).epsilon, loss) if self.ahead else math.inf
@@ -238,8 +204,6 @@ class Scheduler(Value):
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """The exposure of step t, after demand has reacted to the rates of steps 1..t-1."""
-        if self._leaving:
-            self._catch_up(t)
         return self._after_reaction(self._exposure_of(self._exposures, t), t, rates)
 
     def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
@@ -251,7 +215,7 @@ class Scheduler(Value):
         exposure = self.booked(t, rates)
         if not exposure.cases:  # nothing is uncertain, so nothing is disclosed, even without noise
             return np.zeros(self.zone.n_houses)
-        if not self._policy.schedule.per_release or scale == 0:
+        if scale == 0:
             bare = exposure.protected.mask()
             for block in exposure.blocks:
                 bare[list(block)] |= bool(cases_of(exposure, block))
@@ -277,10 +241,6 @@ class Scheduler(Value):
 
     def _answer(self, exposure: Exposure, epsilon: float, coarsest: float = 0.0) -> Answer:
         policy = self._policy
-        if not policy.schedule.per_release:
-            answer = self._calibrator.scale(exposure, policy)
-            _check_scale(answer, policy, bool(exposure.cases))
-            return answer
         if epsilon != policy.epsilon:
             if epsilon not in self._terms:
                 even = policy.schedule.with_epsilons(())
@@ -318,7 +278,7 @@ def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
     house, model = answer.house, None
     if answer.case is not None:
         house, model = answer.case.houses[0], answer.case.model
-    if b == 0 or math.isinf(answer.loss):  # no noise, or noise without an epsilon of its own
+    if b == 0:
         return Calibration(t, exposure.protected, b, math.inf, math.inf, house, model)
     any_loss = math.nextafter(exposure.reach / b, math.inf)
     return Calibration(t, exposure.protected, b, answer.loss, any_loss, house, model)
@@ -346,7 +306,6 @@ def exposures_of(
         models_rule=policy.models,
         on_empty=policy.on_empty,
         clamp=policy.clamp,
-        constrained=policy if policy.schedule.negligible else None,
     )
 
 

@@ -3,12 +3,6 @@
 Nothing here depends on data: the answer for every step is known before the first reading
 (docs/proofs/support.md). Houses that no rule distinguishes form one group, so the work does not
 grow with houses that share chains and densities.
-
-A house may leave the protected set under the probabilistic constraint (`Unlikely`, off by default)
-once Theta and *any* past releases leave at most delta to one of its states. Past releases move the
-odds of S^t by at most e^L, L the backward leakage carried into step t, so the answer needs no
-release and is known ahead (proof: docs/proofs/unlikely.md). The guarantee is then (epsilon, delta)
-in the sense of DPHMM: epsilon, unless the house is in the state that had at most delta.
 """
 
 from __future__ import annotations
@@ -23,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Bools, Floats, Int16s, Int32s, Ints, UInt8s, brief, is_whole
-from hushgrid.belief.filter import carried_backward, if_uncertain, transition_into
+from hushgrid._numbers import Bools, Int16s, Int32s, Ints, UInt8s, brief, is_whole
 from hushgrid.errors import ModelError
 from hushgrid.mechanism.policy import BlockRule, ModelsRule, Policy
 from hushgrid.model.occupancy import (
@@ -370,11 +363,6 @@ class Support:
         ]
         self._offsets = np.cumsum([0, *(len(blocks) for blocks in self.joined)])
 
-    def unlikely(self) -> Unlikely:
-        """The groups that may leave the protected set under the probabilistic constraint."""
-        pieces = [_single_piece(model) for model in self.models]
-        return Unlikely(self.models, pieces, self._chain)
-
     def block(self, number: int) -> tuple[int, ...]:
         """The houses of joined block `number`."""
         context = int(np.searchsorted(self._offsets, number, side="right")) - 1
@@ -522,69 +510,3 @@ def _single_chains(model: OccupancyModel) -> Int32s:
     chains = np.full(model.n_houses, -1, np.int32)
     chains[single.members[:, 0]] = single.chain_of
     return chains
-
-
-# ---- the probabilistic constraint
-
-
-class Unlikely:
-    """Step by step, the groups of houses that may leave the protected set.
-
-    Args:
-        models: The occupancy models Theta.
-        pieces: For each model the number of its piece of single houses, or None.
-        chains: For each model the chain of each group, (groups,); -1 for groups in blocks.
-    """
-
-    def __init__(
-        self,
-        models: Sequence[OccupancyModel],
-        pieces: Sequence[int | None],
-        chains: Sequence[Int32s],
-    ) -> None:
-        self._alone = np.logical_and.reduce([chain >= 0 for chain in chains])
-        self._tracked = [
-            _Tracker(model, piece, np.maximum(chain, 0))
-            for model, piece, chain in zip(models, pieces, chains, strict=True)
-            if piece is not None
-        ]
-
-    def advance(self, losses: Floats | None) -> None:
-        """Go to the next step after a release with these losses, (groups,); None: to the first."""
-        for tracker in self._tracked:
-            tracker.advance(losses)
-
-    def negligible(self, delta: float) -> Bools:
-        """Groups, single under all models, of which one state keeps at most delta under all."""
-        if not self._tracked:
-            return np.zeros_like(self._alone)
-        most = np.max([tracker.most() for tracker in self._tracked], axis=0)
-        return np.asarray(self._alone & (most <= delta).any(axis=1))
-
-
-class _Tracker:
-    """The law of each group's state under one model, and the leakage carried into the step."""
-
-    def __init__(self, model: OccupancyModel, piece: int, chain: Int32s) -> None:
-        self._model, self._piece, self._chain = model, model.chains[piece], chain
-        self._t = 0
-
-    def advance(self, losses: Floats | None) -> None:
-        self._t += 1
-        if losses is None:
-            self._law = self._piece.initial[self._chain]
-            self._possible = np.asarray(self._law > 0)
-            self._carried = np.zeros(len(self._chain))
-            return
-        a = transition_into(self._model, self._piece, self._chain, self._t)
-        backward = if_uncertain(losses, self._possible) + self._carried
-        self._possible, self._carried = carried_backward(backward, self._law, self._possible, a)
-        self._law = np.einsum("gs,gsk->gk", self._law, a)
-
-    def most(self) -> Floats:
-        """(groups, 2): the most probability that any past releases can leave to each state."""
-        with np.errstate(divide="ignore"):
-            odds = np.log(self._law) - np.log(self._law[:, ::-1])
-        raised = 1 / (1 + np.exp(-np.clip(odds + self._carried[:, None], -700, 700)))
-        # a possible state whose chance underflowed is not known to be unlikely
-        return np.where(self._possible & (self._law == 0), 1.0, raised)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._numbers import (
-    Complexes,
     Floats,
     Ints,
     array_digest,
@@ -63,15 +62,6 @@ class Law(ABC):
     def variance(self) -> float:
         """Variance of the reading [Wh^2]."""
         return float(self.pmf @ (np.arange(self.top + 1) - self.mean) ** 2)
-
-    def mgf(self, s: float) -> float:
-        """Moment generating function E[e^(sX)]."""
-        return float(self.pmf @ np.exp(s * np.arange(self.top + 1)))
-
-    def characteristic(self, w: ArrayLike) -> Complexes:
-        """Characteristic function E[e^(iwX)], for one frequency or many."""
-        powers = np.multiply.outer(np.asarray(w, np.float64), np.arange(self.top + 1))
-        return np.asarray(np.exp(1j * powers) @ self.pmf, np.complex128)
 
     def sample(self, uniforms: ArrayLike) -> Ints:
         """Readings [Wh] from uniform numbers in [0, 1), by inversion."""

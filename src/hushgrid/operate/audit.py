@@ -19,8 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hushgrid._numbers import is_hex, sum_up
-from hushgrid.adversary.recording import Recording
+from hushgrid._numbers import is_hex
+from hushgrid.adversary.attack import Recording
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
@@ -49,7 +49,6 @@ from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.weeks import Steps, in_week, placed, scenario_over, week_of
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
-from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import renumbered
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
@@ -154,17 +153,10 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 
 def _of_zone(file: ZoneFile) -> Terms:
-    policy, secret = file.policy, file.secret or file.policy.schedule.secret
-    epsilon = None
-    if isinstance(policy.schedule, Blocks) and secret == "trajectory":
-        # a zone file may give blocks that lose more than its epsilon together
-        epsilon = max(policy.epsilon, sum_up(policy.schedule.losses))
     return Terms(
         *file.scenario.terms,
-        policy,
-        secret=secret,
-        epsilon=epsilon,
-        delta=file.policy.schedule.delta,
+        file.policy,
+        secret=file.secret or "step",
         charged=file.learned.epsilon,
         provenance=file.provenance,
     )

@@ -1,25 +1,14 @@
-"""Expected error of the price from public models, and the clamp and blocks that make it least.
+"""Expected error of the price from public models.
 
-The clamp: any public C below the contract bound may replace it in every formula. The noise shrinks,
-but the energy of readings above C is lost and only its expectation is added again. One clamp for
-each density class, by the least expected squared error (docs/proofs/clamp.md):
+Three ways to publish are compared on the same terms. On every day the whole load differs from the
+model's by one factor 1 + rho G, E G = 0, Var G = 1, which past releases of that day reveal in part.
+Closed form, for normal loads and the best linear estimate from releases.
 
-    2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
-
-Where houses export a clamp has a lower end too: what is cut at either end counts, and the noise
-follows the distance between the ends.
-
-Where the estimate follows releases, the error that the clamp makes least is that of the estimate,
-and an error rho of the readings above C counts by what it does to the energy above C:
-
-    variance of the filter(b(C)) + Var[sum (X - C)+] + (rho E[sum of X above C])^2
-
-With much noise and few houses the minimum lies at clamps of a few Wh, where the price follows the
-model and no reading. `most_cut` bounds the share of the zone's expected energy above the clamp.
-
-The error: three ways to publish are compared on the same terms. On every day the whole load differs
-from the model's by one factor 1 + rho G, E G = 0, Var G = 1, which past releases of that day reveal
-in part. Closed form, for normal loads and the best linear estimate from releases.
+What noise that lasts blocks of steps leaves unknown of a load is simulated (`BlockFilter`): one
+filter of the bank, which knows the spreads of the load it follows, reads drawn loads behind drawn
+noise. Its mean variance is the figure: it settles in a few weeks, and on many drawn weeks it is the
+squared error of the filter, and of the whole bank, within a few per cent. The figure depends on the
+ratio of noise and load alone, so few simulations answer for all clamps and zones.
 """
 
 from __future__ import annotations
@@ -33,419 +22,25 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Bools, Floats, Int32s, Ints, is_real
+from hushgrid._numbers import Bools, Floats, Int32s, Ints
 from hushgrid.belief.filter import (
-    carried_leakage,
     class_moments,
     load_moments,
     marginals,
     sum_moments,
 )
-from hushgrid.belief.load_filter import PUT_BACK, LoadFilter, SeenLoads, Spreads, usual_parts
-from hushgrid.errors import PolicyError
-from hushgrid.mechanism.calibrators import loss_of_pmfs
-from hushgrid.mechanism.policy import EstimatorRule, Even, Policy
-from hushgrid.mechanism.scheduler import Scheduler, exposures_of
-from hushgrid.model.consumption import Consumption
+from hushgrid.belief.followed import PUT_BACK, usual_parts
+from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, drawn_loads
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import EstimatorRule, Policy
+from hushgrid.model.consumption import Consumption, LoadShape
 from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
-from hushgrid.model.zone import Tariff, Zone, optimal_rate, relative_to
-from hushgrid.planning.block_filter import FOLLOWED, BlockFilter
+from hushgrid.model.zone import Tariff, optimal_rate, relative_to
+from hushgrid.planning.task import Secret
 
 RHO = 0.2  # relative error to expect of the model
-# Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
-# worthless there, the load would be wrong by a fifth: what RHO grants the forecast of all of it.
-MOST_CUT = 0.2
-# Without a model, the most that readings above a planned clamp may move the mean price, where they
-# are 1 + PUT_BACK times what is put back.
-MOST_MOVED = 0.01
-CLEAR = 0.1  # share of days that count as clear
-_CANDIDATES = 12  # scales tried at once
-_ROUNDS = 4  # each closes in on the neighbours of the best
-_NO_CLAMP = 1 << 40  # [Wh]
-_LOWS = 7  # lower ends tried of each class that exports
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A clamp for each class and the error it leads to.
-
-    Attributes:
-        clamp: Clamps by class [offset Wh]; empty for the contract bounds.
-        error: Root of the mean squared error expected of a release [Wh].
-        noise: The part of `error` that is noise [Wh].
-        without: The error at the contract bounds [Wh].
-    """
-
-    clamp: Clamp
-    error: float
-    noise: float
-    without: float
-
-
-def choose_clamp(
-    models: Sequence[OccupancyModel],
-    zone: Zone,
-    consumption: Consumption,
-    policy: Policy,
-    rho: float = RHO,
-    most_cut: float = 1.0,
-) -> Choice:
-    """The clamp of least expected error under the policy's epsilon and eta.
-
-    For a scale b the best clamp of a class is the largest that b protects, so the choice is one
-    search over b. The share that is cut falls as b rises, so `most_cut` bounds b from below.
-
-    See: docs/proofs/clamp.md.
-
-    Args:
-        models: Occupancy models; expectations are the mean over them.
-        zone: The houses and their contract bounds [Wh].
-        consumption: The laws of a reading.
-        policy: Epsilon, eta, the horizon and the rules; its own clamp is ignored.
-        rho: Relative error to expect of the model above the clamp.
-        most_cut: The largest share of the zone's expected energy over the horizon, under any of the
-            models, that may lie above the clamp; 1 bounds nothing. Where houses export, of the
-            energy imported and exported, and outside the clamp.
-
-    Returns:
-        The choice; no clamp where the contract bounds are as good.
-
-    Raises:
-        PolicyError: If rho is negative, or most_cut is not a share above 0.
-
-    >>> from hushgrid.model.laws import Histogram
-    >>> stay, same = [[0.9, 0.1], [0.2, 0.8]], [0] * 9
-    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=same)
-    >>> rare = Histogram([0.99] + [0] * 999 + [0.01])  # 1000 Wh, now and then
-    >>> f = Consumption.by_class(absent=[rare], present=[rare], class_of=same)
-    >>> choose_clamp([theta], Zone("z", [1000] * 9), f, Policy(0.1, horizon=2)).clamp
-    (1,)
-    """
-    bare = replace(policy, clamp=())
-    task = _Search(models, zone, replace(consumption, elasticity=None), bare, rho, most_cut)
-    contract = task.noise(bare)
-    scales = np.geomspace(task.least, max(contract / math.sqrt(2), task.least * 2), _CANDIDATES)
-    best: Clamp = ()
-    for _ in range(_ROUNDS):
-        clamps = task.clamps(scales)
-        errors = task.expected(scales, clamps)
-        k = int(np.argmin(errors))
-        if math.isinf(errors[k]):
-            break
-        best = tuple((low, at) if low else at for low, at in clamps[k].tolist())
-        task.near(clamps[k])
-        ends = scales[max(k - 1, 0)], scales[min(k + 1, len(scales) - 1)]
-        scales = np.geomspace(*ends, _CANDIDATES)
-    error, noise = task.evaluate(replace(bare, clamp=best))
-    if not best or error >= contract:
-        return Choice((), contract, contract, contract)
-    return Choice(best, error, noise, contract)
-
-
-def expected_error(
-    models: Sequence[OccupancyModel],
-    zone: Zone,
-    consumption: Consumption,
-    policy: Policy,
-    rho: float = RHO,
-) -> tuple[float, float]:
-    """Expected error of a raw release under the policy's own clamp.
-
-    Args:
-        models: Occupancy models; expectations are the mean over them.
-        zone: The houses and their contract bounds [Wh].
-        consumption: The laws of a reading.
-        policy: Epsilon, eta, the horizon, the rules and the clamp.
-        rho: Relative error to expect of the model above the clamp.
-
-    Returns:
-        Root mean squared error [Wh], and the root mean square of its noise [Wh].
-    """
-    return _Search(models, zone, replace(consumption, elasticity=None), policy, rho).evaluate(
-        policy
-    )
-
-
-class ClampGrid(NamedTuple):
-    """Clamps of round sizes, and what they cut; the mean over the models.
-
-    Attributes:
-        clamps: One for each size [offset Wh]; empty for the contract bounds, the last.
-        reach: (n,): scale of the noise that each needs at epsilon = 1 [Wh].
-        parts: (T, n) moments of the load above and below each.
-        allowed: (n,): whether it cuts no more than it may.
-    """
-
-    clamps: tuple[Clamp, ...]
-    reach: Floats
-    parts: ClampMoments
-    allowed: Bools
-
-
-def clamp_grid(
-    models: Sequence[OccupancyModel],
-    zone: Zone,
-    consumption: Consumption,
-    policy: Policy,
-    sizes: Sequence[int] | None,
-    most_cut: float,
-) -> ClampGrid:
-    """The best clamp of each of some sizes under any noise, at eta = 1.
-
-    Args:
-        models: Occupancy models; expectations are the mean over them.
-        zone: The houses and their contract bounds [Wh].
-        consumption: The laws of a reading.
-        policy: The horizon, the rules and the estimator.
-        sizes: Distances between the ends of a clamp [Wh], ascending, below the contract bound;
-            None: the clamp of the policy alone.
-        most_cut: As for `choose_clamp`.
-
-    Returns:
-        The clamps.
-    """
-    plain = replace(policy, epsilon=1.0, clamp=(), schedule=Even())
-    task = _Search(models, zone, replace(consumption, elasticity=None), plain, RHO, most_cut)
-    fixed = plain if sizes is not None else replace(plain, clamp=policy.clamp)
-    last = round(task.noise(fixed) / math.sqrt(2), 6)
-    reach = np.array([*(size for size in sizes or () if task.least <= size < last), last])
-    clamps = task.clamps(reach * (1 + 1e-9))
-    clamps[-1] = _ends([fixed.clamp])[0] if fixed.clamp else task.bounds
-    fits = (clamps[:, :, 1] > 0).all(axis=1)
-    reach, clamps = reach[fits], clamps[fits]
-    parts = task.parts(clamps)
-    allowed = task.cuts_little(parts)
-    allowed[-1] = True
-    means = ClampMoments(*(part.mean(axis=0) for part in parts))
-    rows = [tuple((low, at) if low else at for low, at in row) for row in clamps.tolist()]
-    return ClampGrid((*rows[:-1], fixed.clamp), reach, means, allowed)
-
-
-class _Search:
-    """The search for a clamp: one zone, one policy, many candidate scales."""
-
-    def __init__(
-        self,
-        models: Sequence[OccupancyModel],
-        zone: Zone,
-        consumption: Consumption,
-        policy: Policy,
-        rho: float,
-        most_cut: float = 1.0,
-    ) -> None:
-        if not (is_real(rho) and rho >= 0):
-            raise PolicyError(f"rho is {rho}; give a relative error of 0 or more.")
-        if not (is_real(most_cut) and 0 < most_cut <= 1):
-            raise PolicyError(f"most_cut is {most_cut}; give a share above 0, at most 1.")
-        self._most_cut = most_cut
-        self._models, self._zone, self._consumption = models, zone, consumption
-        self._policy, self._rho = policy, rho
-        epsilons = policy.schedule.epsilons or (policy.epsilon,)
-        self._epsilon = float(np.median(epsilons))
-        wide = (self._epsilon / np.array(epsilons)) ** 2
-        if policy.schedule.lengths:
-            wide = policy.schedule.variance(np.sqrt(wide)) / 2
-        self._uneven = float(np.mean(wide))
-        kinds = consumption.absent.shape[1]
-        self._bound = np.ones(kinds, np.int64)  # largest of each class [Wh]
-        np.maximum.at(self._bound, consumption.class_of, zone.bound)
-        self._lowest = np.ones(kinds, np.int64)  # a clamp holds the reading 0 of every house
-        np.maximum.at(self._lowest, consumption.class_of, zone.export + 1)
-        self._export = self._lowest - 1
-        least = np.full(kinds, np.iinfo(np.int64).max)
-        np.minimum.at(least, consumption.class_of, zone.export)
-        clear, dull = _skies(consumption)
-        highest = np.minimum(np.minimum(least, self._lowest), clear)
-        self._lows = np.stack([np.zeros(kinds, np.int64), highest])
-        self._lowest = np.where(self._export > 0, np.maximum(self._lowest, dull), self._lowest)
-        self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
-        for model in models:
-            for piece in model.chains:
-                np.maximum.at(self._share, consumption.class_of[piece.members], piece.size)
-        width = self._lowest - self._lows[1]
-        lowest = float((width * self._share).max()) if zone.offset else 1.0
-        self.least = max(lowest / self._epsilon, policy.min_scale)
-        self._energy = self._all_energy() if zone.offset and most_cut < 1 else None
-
-    def _all_energy(self) -> Floats:
-        """(models,): expected energy that houses import and export over the horizon [Wh]."""
-        f, v = self._consumption, self._export
-        net = [np.abs(np.arange(law.top + 1)[:, None] - v).T @ law.pmf for law in f.laws]
-        energies = np.zeros(len(self._models))
-        for m, model in enumerate(self._models):
-            for belief in islice(marginals(model), self._policy.horizon):
-                table = f.table(belief.t)
-                means = np.array([[net[law][k] for k, law in enumerate(row)] for row in table])
-                class_means = means[..., None]
-                energies[m] += sum_moments(belief, model, f, class_means, 0 * class_means)[0][0]
-        return energies
-
-    @property
-    def bounds(self) -> Ints:
-        """(classes, 2): the ends of the contract's readings [offset Wh]."""
-        return np.stack([np.zeros_like(self._bound), self._bound], axis=1)
-
-    def evaluate(self, policy: Policy) -> tuple[float, float]:
-        """Expected error and its part that is noise [Wh]."""
-        noise = self.noise(policy)
-        if not policy.clamp:
-            return noise, noise
-        cut = self._cut_error(self.parts(_ends([policy.clamp])))
-        return math.sqrt(noise**2 + float(cut[0])), noise
-
-    def noise(self, policy: Policy) -> float:
-        """Root mean square of the noise over the horizon [Wh]."""
-        scheduler = Scheduler(
-            exposures_of(self._models, self._zone, self._consumption, policy), policy
-        )
-        scales = [scheduler.at(t).scale for t in range(1, policy.horizon + 1)]
-        return math.sqrt(float(policy.schedule.variance(np.array(scales)).mean()))
-
-    def clamps(self, scales: Floats) -> Ints:
-        """(scales, classes, 2): the best clamp that each scale protects; scales ascend.
-
-        For a lower end that is the one with the largest upper end. Lower ends are judged class by
-        class, by what is cut there alone.
-        """
-        clamps = np.zeros((len(scales), len(self._bound), 2), np.int64)
-        for kind, pairs in enumerate(map(self._pairs, range(len(self._bound)))):
-            first, last = self._lows[:, kind].tolist()
-            lows = np.unique(np.linspace(first, last, _LOWS).round().astype(np.int64))
-            highs = [self._upper(kind, pairs, scales, low) for low in lows.tolist()]
-            clamps[:, kind, 1] = highs[0]
-            if len(lows) > 1:
-                best = self._best_low(kind, lows, np.array(highs))
-                clamps[:, kind, 0] = lows[best]
-                clamps[:, kind, 1] = np.array(highs)[best, np.arange(len(scales))]
-        return clamps
-
-    def near(self, clamps: Ints) -> None:
-        """From now on look for lower ends next to those of a row of clamps."""
-        step = np.ceil((self._lows[1] - self._lows[0]) / (_LOWS - 1)).astype(np.int64)
-        low, high = self._lows
-        at = clamps[:, 0]
-        self._lows = np.stack([np.maximum(at - step, low), np.minimum(at + step, high)])
-
-    def _upper(
-        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], scales: Floats, low: int
-    ) -> list[int]:
-        """The largest upper end for a lower one, of each scale; 0 where the scale is too small."""
-        highs, at = [], int(self._lowest[kind])
-        for b in scales.tolist():
-            fits = not self._lows[1, kind] or self._holds(kind, pairs, b, low, at)
-            at = self._largest(kind, pairs, b, at, low) if fits else at
-            highs.append(at if fits else 0)
-        return highs
-
-    def _best_low(self, kind: int, lows: Ints, highs: Ints) -> Ints:
-        """(scales,): the lower end with the least error by what is cut of one class."""
-        rows = np.zeros((highs.size, len(self._bound), 2), np.int64)
-        rows[:, :, 1] = self._bound
-        rows[:, kind, 0] = np.repeat(lows, highs.shape[1])
-        rows[:, kind, 1] = np.maximum(highs.ravel(), rows[:, kind, 0] + 1)
-        parts = self.parts(rows)
-        cut = self._cut_error(parts)
-        if self._policy.estimator != "model":
-            cut = (parts.cut + (self._rho * parts.over) ** 2).mean(axis=(0, 1))
-        cut = np.where(highs > 0, cut.reshape(highs.shape), np.inf)
-        return np.asarray(cut.argmin(axis=0))
-
-    def expected(self, scales: Floats, clamps: Ints) -> Floats:
-        """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
-        unfit = (clamps[:, :, 1] == 0).any(axis=1)
-        if unfit.any():  # no clamp of a class is protected there
-            clamps = np.where(
-                unfit[:, None, None], np.stack([self._lows[0], self._bound], -1), clamps
-            )
-        parts = self.parts(clamps)
-        noise = 2 * scales**2 * self._uneven
-        total = noise + self._cut_error(parts)
-        if self._policy.estimator != "model":
-            total = np.array(
-                [self._followed(parts, k, step_noise) for k, step_noise in enumerate(noise)]
-            )
-        return np.where(unfit | ~self.cuts_little(parts), np.inf, total)
-
-    def cuts_little(self, parts: ClampMoments) -> Bools:
-        """(rows,): whether no more energy is cut than `most_cut` allows."""
-        energy = (parts.missed + parts.below).sum(axis=1)  # (models, rows of clamps)
-        if self._energy is not None:
-            energy = self._energy[:, None]
-        cut = parts.moved.sum(axis=1) <= self._most_cut * energy
-        return np.asarray(cut.all(axis=0) | (self._most_cut == 1))
-
-    def _followed(self, parts: ClampMoments, k: int, noise: float) -> float:
-        """The expected squared error of an estimate that follows releases, at one row of clamps."""
-        means = ClampMoments(*(part[:, :, k].mean(axis=0) for part in parts))
-        load, noisy = means.missed + means.below, np.full(len(means.below), noise)
-        even = np.ones(len(load))  # of all steps, as for raw prices
-        forecast = Prospect(
-            noisy, means.cut, means.missed, means.below_variance, load, load, even,
-            self._policy.estimator, means.over, low=means.low,
-        )  # fmt: skip
-        return forecast.chosen_by(self._rho) ** 2 * len(load)
-
-    def parts(self, clamps: Ints) -> ClampMoments:
-        """(models, T, rows of clamps) each: the load above and below the clamps."""
-        if self._policy.estimator == "releases" and not self._zone.offset:
-            highs = [tuple(row) for row in clamps[:, :, 1].tolist()]
-            moments = [_usual_moments(self._consumption, self._policy, row)[0] for row in highs]
-            return ClampMoments(
-                *(np.array(part)[None, None] for part in zip(*moments, strict=True))
-            )
-        return _parts(self._models, self._consumption, clamps, self._policy.horizon)
-
-    def _cut_error(self, parts: ClampMoments) -> Floats:
-        """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
-        return np.asarray((parts.cut + (self._rho * parts.moved) ** 2).mean(axis=(0, 1)))
-
-    def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
-        """The distinct laws of a class over the slots, absent and present."""
-        f = self._consumption
-        law_pairs = np.unique(np.stack([f.absent[:, kind], f.present[:, kind]], axis=1), axis=0)
-        return [(f.laws[a].pmf, f.laws[p].pmf) for a, p in law_pairs.tolist()]
-
-    def _holds(
-        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, low: int, at: int
-    ) -> bool:
-        """Whether b protects a clamp of a class."""
-        epsilon = self._epsilon / float(self._share[kind])
-        if self._policy.eta == 1:
-            return bool((at - low) / b <= epsilon)
-        return all(
-            loss_of_pmfs(
-                _clamped_pmf(f0, at, low), _clamped_pmf(f1, at, low), at - low, b, self._policy.eta
-            )
-            <= epsilon
-            for f0, f1 in pairs
-        )
-
-    def _largest(
-        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, least: int, low: int
-    ) -> int:
-        """The largest upper end from `held` on that b protects, by bisection."""
-        high = int(self._bound[kind])
-        if self._holds(kind, pairs, b, low, high):
-            return high
-        while high - least > 1:
-            middle = (least + high) // 2
-            fits = self._holds(kind, pairs, b, low, middle)
-            least, high = (middle, high) if fits else (least, middle)
-        return least
-
-
-def _skies(f: Consumption) -> tuple[Ints, Ints]:
-    """What a home reads on a clear day at its sunniest, and without sun; (classes,) each [Wh].
-
-    All roofs have the same sky, and what a clamp cuts of all of them at once shows in no release.
-    So no clamp of homes that export is tighter than that, whatever the laws expect of a mean sky.
-    """
-    lowest = np.array([np.searchsorted(np.cumsum(law.pmf), CLEAR) for law in f.laws])
-    means = np.array([np.arange(law.top + 1) @ law.pmf for law in f.laws])
-    clear = np.minimum(lowest[f.absent], lowest[f.present]).min(axis=0)
-    dull = np.maximum(means[f.absent], means[f.present]).max(axis=0)
-    return np.asarray(clear, np.int64), np.ceil(dull).astype(np.int64)
+NO_CLAMP = 1 << 40  # [Wh] above every reading
 
 
 class ClampMoments(NamedTuple):
@@ -473,8 +68,15 @@ class ClampMoments(NamedTuple):
         return np.asarray(self.missed + 2 * self.low)
 
 
-def _ends(clamps: Sequence[Clamp]) -> Ints:
-    """(rows, classes, 2): lower and upper ends [Wh]."""
+def clamp_rows(clamps: Sequence[Clamp]) -> Ints:
+    """The ends of several clamps.
+
+    Args:
+        clamps: One for each class [Wh], a row each.
+
+    Returns:
+        (rows, classes, 2): lower and upper ends [Wh].
+    """
     return np.array([[clamp_ends(at) for at in clamp] for clamp in clamps], np.int64)
 
 
@@ -493,14 +95,24 @@ def cut_moments(
     Returns:
         The moments, each of shape (T,).
     """
-    parts = _parts(models, consumption, _ends([clamp]), horizon)
+    parts = moments_of_rows(models, consumption, clamp_rows([clamp]), horizon)
     return ClampMoments(*(part[:, :, 0].mean(axis=0) for part in parts))
 
 
-def _parts(
+def moments_of_rows(
     models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int
 ) -> ClampMoments:
-    """(models, T, rows of clamps) each."""
+    """Moments of the load above and below several clamps.
+
+    Args:
+        models: Occupancy models.
+        f: The laws of a reading.
+        clamps: (rows, classes, 2): lower and upper ends [Wh].
+        horizon: Number of steps T.
+
+    Returns:
+        (models, T, rows of clamps) each.
+    """
     out = np.empty((6, len(models), horizon, len(clamps)))
     slots: dict[int, tuple[Floats, Floats]] = {}
     for m, model in enumerate(models):
@@ -514,9 +126,18 @@ def _parts(
     return ClampMoments(*out)
 
 
-def _usual_moments(f: Consumption, policy: Policy, clamp: Clamp) -> tuple[ClampMoments, float]:
-    """Moments of the usual load above and below a clamp, and the variance of all of it."""
-    at, usual = clamp or (_NO_CLAMP,) * f.absent.shape[1], policy.usual * len(f.class_of)
+def usual_moments(f: Consumption, policy: Policy, clamp: Clamp) -> tuple[ClampMoments, float]:
+    """Moments of the usual load above and below a clamp, and the variance of all of it.
+
+    Args:
+        f: The laws of a reading.
+        policy: What a house usually consumes.
+        clamp: One for each class [Wh], or empty.
+
+    Returns:
+        The moments, and the variance.
+    """
+    at, usual = clamp or (NO_CLAMP,) * f.absent.shape[1], policy.usual * len(f.class_of)
     below, missed, cut, below_variance, joint, over = usual_parts(
         at, f.class_of, usual, np.ones(1)
     )[:, 0]
@@ -544,8 +165,17 @@ def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> tuple[Floats, Floa
     return means, variances
 
 
-def _clamped_pmf(f: Floats, at: int, low: int) -> Floats:
-    """The pmf of readings cut at a clamp, less its lower end."""
+def clamped_pmf(f: Floats, at: int, low: int) -> Floats:
+    """The pmf of readings cut at a clamp, less its lower end.
+
+    Args:
+        f: The pmf.
+        at: Upper end [Wh].
+        low: Lower end [Wh].
+
+    Returns:
+        The pmf from the lower end on.
+    """
     if low:
         cut, f = f[:low].sum(), f[low:].copy() if f.size > low else np.zeros(1)
         f[0] += cut
@@ -555,64 +185,6 @@ def _clamped_pmf(f: Floats, at: int, low: int) -> Floats:
     out = f[: at + 1].copy()
     out[at] += f[at + 1 :].sum()
     return out
-
-
-# ---- blocks of steps with one noise
-
-_GRID = 25  # leakages from 0 to the target
-_LONGEST = 40  # steps of a block
-
-
-def borders(
-    law: Floats, moves: Floats, weights: Floats, target: float, inflow: tuple[float, float]
-) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Block lengths and losses with about the least sum of w_t (L+1)(L+2)/3 / e^2.
-
-    A dynamic programme over one house's chain: the state at a border is what has leaked backward
-    into it and what may leak forward from it, both on a grid. The caller refines the losses and
-    scales them until the promise holds for every house, so privacy does not depend on what is
-    found here (docs/proofs/blocks-of-steps.md).
-
-    Args:
-        law: Of the house's state before the first step, (2,): the transition into it is
-            `moves[0]`.
-        moves: A^t of every step, and of the one after the last, (T + 1, 2, 2).
-        weights: w_t of every step, (T,).
-        target: The largest leakage about any step.
-        inflow: Leakage of releases before the first step about the step before it, and of those
-            after the last about the step after it; 0 where there are none.
-
-    Returns:
-        Steps and loss of each block.
-    """
-    from hushgrid._kernels.chains import best_blocks
-
-    horizon = len(weights)
-    grid = np.linspace(0.0, target, _GRID)
-    longest = min(_LONGEST, horizon)
-    # from step s + 1 + k to step s, and from step t - k to step t + 1; equal rows carry nothing
-    back, ahead = np.full((2, horizon, longest, 2, 2), 0.5)
-    laws = [law]
-    for a in moves[:-1]:
-        laws.append(laws[-1] @ a)
-    for s in range(horizon):
-        through = np.eye(2)
-        for k in range(min(longest, horizon - s)):
-            through = through @ moves[s + k]
-            joint = laws[s][:, None] * through
-            back[s, k] = (joint / np.maximum(joint.sum(axis=0), 1e-300)).T
-        through = np.eye(2)
-        for k in range(min(longest, s + 1)):
-            through = ahead[s, k] = moves[s + 1 - k] @ through
-
-    def carried(rows: Floats) -> Floats:
-        matrices = np.repeat(rows.reshape(-1, 2, 2), _GRID, axis=0)
-        leakage = np.tile(grid, len(matrices) // _GRID)
-        carry = carried_leakage(leakage, matrices, np.ones((len(matrices), 2), np.bool_))
-        return carry.reshape(horizon, longest, _GRID)
-
-    first, last = (int(np.ceil(min(leak, target) / target * (_GRID - 1))) for leak in inflow)
-    return best_blocks(carried(back), carried(ahead), np.cumsum([0.0, *weights]), grid, first, last)
 
 
 # ---- the error
@@ -936,7 +508,7 @@ def prospect(
         missed, cut, below_variance, _, over, low = cut_moments(*kinds)
     if policy.estimator == "releases" and not tariff.offset:
         # models have no part in such prices: all is relative to the usual load
-        parts, all_variance = _usual_moments(consumption, policy, policy.clamp)
+        parts, all_variance = usual_moments(consumption, policy, policy.clamp)
         missed, cut, below_variance, below, over, low = (np.full(horizon, part) for part in parts)
         load, variance = below + missed, np.full(horizon, all_variance)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
@@ -944,3 +516,108 @@ def prospect(
         noise, cut, missed, below_variance, load, variance, weights, policy.estimator, over,
         tariff.offset, low, blocks,
     )  # fmt: skip
+
+
+FOLLOWED = (0.12, 0.72, 0.3, 0.45, 0.27, 0.3)  # spreads of a filter's parts over their sum
+_HOUR, _DAY, _WEEK = 3600, 86_400, 604_800  # [s]
+# Spreads of what no forecast has. Homes of London and of New South Wales move together by 4 to 5 %
+# about the mean of five weeks at the same time of the week; half of that lasts a day.
+_LEVEL, _RESIDUAL, _WHITE = 0.035, 0.03, 0.01
+_SEED = 17
+_BEFORE, _COUNTED = 21, 42  # days that a simulated filter learns, and that count then
+_UNIT = 1e6  # [Wh] the load of a simulated zone, large enough for noise in whole Wh
+
+
+class BlockFilter(NamedTuple):
+    """What the error of a filter depends on that follows a load through blocks of noise.
+
+    Attributes:
+        seconds: Length of a step [s].
+        length: Steps of a block.
+        flat: Whether the load is followed about one number, else about the forecast of a model.
+    """
+
+    seconds: int
+    length: int
+    flat: bool = False
+
+    def variance(self, ratio: float, rho: float) -> float:
+        """Variance of the estimate's error, relative to the load squared.
+
+        Args:
+            ratio: Scale of the noise over the load.
+            rho: Relative error to expect of what the load is followed about; a hundredth at least.
+
+        Returns:
+            The variance, between simulated ones by a straight line of logarithms.
+        """
+        at = math.log2(max(ratio, 1e-9))
+        low = math.floor(at)
+        wrong = max(float(rho), 0.01)
+        ends = [math.log(_simulated(self, wrong, k)) for k in (low, low + 1)]
+        return math.exp(ends[0] + (at - low) * (ends[1] - ends[0]))
+
+
+@lru_cache(maxsize=1024)
+def _simulated(case: BlockFilter, rho: float, power: int) -> float:
+    """The variance where the scale of the noise is the load times a power of two."""
+    place, weekend, load = _street(case.seconds, rho, case.flat)
+    steps = np.arange(len(load))
+    count, scale = -(-len(load) // case.length), _UNIT * 2.0**power
+    noise = SimulatedNoise(_SEED).blocks(scale, case.length, count).ravel()[: len(load)]
+    loads, _ = LoadFilter.start(case.seconds / _HOUR, [_spreads(rho, case.flat)]).follow(
+        SeenLoads(
+            _UNIT * load + noise,
+            np.full(len(load), scale),
+            np.full(len(load), _UNIT),
+            place,
+            weekend,
+            length=np.full(len(load), case.length),
+            begins=steps % case.length == 0,
+        )
+    )
+    counted = loads.variance[_BEFORE * _DAY // case.seconds :]
+    return float(counted.mean()) / _UNIT**2
+
+
+@lru_cache(maxsize=4)
+def _street(seconds: int, rho: float, flat: bool) -> tuple[Floats, Bools, Floats]:
+    """Time of day, weekends, and loads relative to the base, of the simulated weeks."""
+    local = seconds * np.arange((_BEFORE + _COUNTED) * _DAY // seconds)
+    place, weekend = local % _DAY / _DAY, local % _WEEK >= 5 * _DAY
+    source = np.random.Generator(np.random.PCG64(_SEED))
+    spreads = _spreads(rho, flat)
+    if not flat:
+        return place, weekend, drawn_loads(spreads, seconds / _HOUR, place, weekend, source)
+    about = spreads._replace(profile=0.0, weekend=0.0)
+    deviations = drawn_loads(about, seconds / _HOUR, place, weekend, source)
+    return place, weekend, deviations * LoadShape().week(local + seconds / 2)
+
+
+@lru_cache(maxsize=8)
+def _spreads(rho: float, flat: bool) -> Spreads:
+    """The spreads of a load: of what it is relative to rho, and what no forecast has."""
+    _, slow, _, profile, weekend, _ = (rho * np.array(FOLLOWED)).tolist()
+    if flat:
+        shape = LoadShape()
+        mean = np.mean([*shape.workday * 5, *shape.weekend * 2])
+        workday, free = np.array(shape.workday) / mean, np.array(shape.weekend) / mean
+        profile = round(math.hypot(profile, float(workday.std())), 3)
+        weekend = round(math.hypot(weekend, float((free - workday).std())), 3)
+    return Spreads(_LEVEL, slow, _RESIDUAL, profile, weekend, _WHITE)
+
+
+def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | None:
+    """The filter that is simulated for a promise about windows; None for another secret.
+
+    Args:
+        policy: The policy.
+        secret: What the promise protects.
+        seconds: Length of a step [s].
+
+    Returns:
+        The filter through blocks of the length of the first.
+    """
+    if secret != "window" or not policy.schedule.lengths:
+        return None
+    return BlockFilter(seconds, max(policy.schedule.lengths))

@@ -1,8 +1,8 @@
 """From a promise to a policy: the noise of every step, the clamp, the expected error.
 
 Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
-step from all releases, of the horizon or of an endless run of it; `trajectory`, a house's whole
-horizon. `spread` distributes epsilon over the steps for least noise at equal leakage.
+step from all releases, of the horizon or of an endless run of it; `window`, all that a home does in
+any window of steps. `spread` distributes epsilon over the steps for least noise at equal leakage.
 """
 
 from __future__ import annotations
@@ -10,141 +10,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 
 from hushgrid._frames import DataTable, Tabular
 from hushgrid._numbers import Floats, Indices, Int32s, brief, count_of, is_real
-from hushgrid.accounting.composition import compose, noise_multiple
-from hushgrid.accounting.covers import Cover, covers
-from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
-from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
+from hushgrid.accounting.composition import Cover, covers
+from hushgrid.accounting.endless import FAR, MOST_STEPS
 from hushgrid.accounting.temporal import (
     Leakage,
+    chain_of_houses,
     of_chains,
-    same_labels,
-    temporal_leakage,
     worst_leakage,
 )
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.mechanism.calibrators import case_loss
-from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker_promise
-from hushgrid.mechanism.scheduler import Scheduler, exposures_of
+from hushgrid.mechanism.policy import Blocks, Policy, assumptions, per_step, weaker_promise
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
-from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel, check_models
-from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
-from hushgrid.planning.block_filter import BlockFilter
-from hushgrid.planning.expected_error import (
-    MOST_CUT,
-    RHO,
-    Prospect,
-    bill_change,
+from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.zone import Tariff, Zone, ZoneTerms
+from hushgrid.planning.clamp import MOST_CUT, choose_clamp
+from hushgrid.planning.expected_error import RHO, Prospect, bill_change, block_filter, prospect
+from hushgrid.planning.task import (
+    ROUNDING,
+    Secret,
+    Task,
+    ZoneModels,
     borders,
-    choose_clamp,
-    prospect,
+    loss_classes,
+    spending,
+    spread,
 )
 from hushgrid.planning.windows import WindowOption, promise_words, window_policy
-
-_ROUNDS = 5  # of adding the houses that bind
-_MORE = 6  # houses added in a round
-_STEP = 1e-5  # of log e, for differences
-
-
-def spread(
-    models: Sequence[OccupancyModel],
-    shares: Floats,
-    costs: Floats,
-    start: Sequence[float],
-    target: float,
-) -> Floats:
-    """Epsilons of least noise at equal leakage, the same at the same time of each day.
-
-    Minimises sum c_t / e_t^2 subject to TPL_t <= target for every house and step, by sequential
-    quadratic programming over log e on the houses that bind; houses that come to bind are added.
-    The caller scales the result until the promise holds, so privacy does not depend on it.
-
-    Args:
-        models: Occupancy models of houses that move independently.
-        shares: (T, houses): a house's loss as a share of the step's epsilon.
-        costs: (T,): c_t.
-        start: (T,): epsilons that keep the target.
-        target: The largest leakage.
-
-    Returns:
-        (T,): the epsilon of every step.
-
-    Raises:
-        PlanError: If houses of a model move together.
-    """
-    from scipy.optimize import minimize
-
-    if any(piece.size > 1 for model in models for piece in model.chains):
-        raise PlanError(
-            "slotwise is asked for a zone with houses that move together; it is worked out for"
-            " houses that move alone: leave it out, or give factored models."
-        )
-    horizon = len(costs)
-    n = min(horizon, STEPS_PER_DAY)
-    slot = np.arange(horizon) % n
-    unit = float(np.mean(costs / np.square(start)))
-    x = np.log(np.asarray(start, np.float64)[:n])
-    active: list[tuple[int, int]] = []  # (model, house)
-    for _ in range(_ROUNDS):
-        worst = [
-            temporal_leakage(model, np.exp(x)[slot, None] * shares).total.max(axis=0)
-            for model in models
-        ]
-        if active and max(w.max() for w in worst) <= target * 1.001:
-            break
-        for m, w in enumerate(worst):
-            fresh = [int(h) for h in np.argsort(-w)[:_MORE] if (m, int(h)) not in active]
-            active += [(m, h) for h in fresh]
-
-        def leaks(points: Floats, now: tuple[tuple[int, int], ...] = tuple(active)) -> Floats:
-            """(points, constraints): leakage of the active houses at every step."""
-            e = np.exp(points)[:, slot]
-            leakages = []
-            for m, model in enumerate(models):
-                houses = [h for model_number, h in now if model_number == m]
-                if not houses:
-                    continue
-                losses = e.T[:, :, None] * shares[:, None, houses]
-                chains = np.tile(model.chains[0].chain_of[_order(model)[houses]], len(points))
-                total = of_chains(model, 0, losses.reshape(horizon, -1), chains).total
-                leakages.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
-            return np.concatenate(leakages, axis=2).reshape(len(points), -1)
-
-        def slope(point: Floats, leaks: Callable[[Floats], Floats] = leaks) -> Floats:
-            moved = leaks(np.vstack([point, point + _STEP * np.eye(n)]))
-            return np.asarray(-(moved[1:] - moved[0]).T / _STEP)
-
-        def cost(point: Floats) -> float:
-            return float(np.mean(costs * np.exp(-2 * point[slot]))) / unit
-
-        def downhill(point: Floats) -> Floats:
-            gradient = -2 * costs * np.exp(-2 * point[slot]) / horizon / unit
-            return np.bincount(slot, gradient, minlength=n).astype(np.float64)
-
-        inside = {
-            "type": "ineq",
-            "fun": lambda point, leaks=leaks: target - leaks(point[None])[0],
-            "jac": slope,
-        }
-        x = minimize(  # type: ignore[no-untyped-call,unused-ignore]
-            cost, x, jac=downhill, constraints=inside, method="SLSQP", options={"maxiter": 80}
-        ).x
-    return np.asarray(np.exp(x)[slot])
-
-
-def _order(model: OccupancyModel) -> Indices:
-    """Block of each house, where every house is a block."""
-    return np.argsort(model.chains[0].members[:, 0])
-
-
-Secret = Literal["step", "interval", "window", "trajectory"]
 
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
@@ -157,7 +55,6 @@ class Plan(Tabular):
     Attributes:
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta.
         policy: The policy that keeps the promise.
         scale: (T,): scale of the noise at every step [Wh].
         epsilon_any: The largest loss of a release to an adversary with any prior.
@@ -183,7 +80,6 @@ class Plan(Tabular):
 
     secret: Secret
     epsilon: float
-    delta: float
     policy: Policy
     scale: tuple[float, ...]
     epsilon_any: float
@@ -204,7 +100,7 @@ class Plan(Tabular):
     seconds: int = 900
 
     def __repr__(self) -> str:
-        promise = promise_words(self.secret, self.epsilon, self.delta, self.window, self.seconds)
+        promise = promise_words(self.secret, self.epsilon, self.window, self.seconds)
         houses = count_of("house", len(self.kind_of))
         return brief(self, houses, promise, names=("epsilon_any", "leakage", "house", "step"))
 
@@ -233,9 +129,9 @@ class Plan(Tabular):
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
-        """Epsilon of every release; its loss under rules that bound less, or leave houses out."""
+        """Epsilon of every release; its loss under rules that bound less."""
         epsilons = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
-        if not (weaker_promise(self.policy) or self.policy.schedule.negligible):
+        if not weaker_promise(self.policy):
             return epsilons
         largest_losses = self.largest_losses.tolist()
         return tuple(max(pair) for pair in zip(epsilons, largest_losses, strict=True))
@@ -255,15 +151,14 @@ class Plan(Tabular):
             seconds: Length of a step [s].
 
         Returns:
-            One for each duration; where a release has no epsilon of its own, without a bound.
+            One for each duration; where a release has no noise, without a bound.
         """
         schedule = self.policy.schedule
         lengths = schedule.lengths or (1,) * len(self.scale)
         starts = np.cumsum((0, *lengths[:-1]))
         scale = np.array(self.scale)[starts]
         losses = np.full(len(starts), math.inf)
-        if schedule.per_release:
-            np.divide(self.reach, scale, out=losses, where=scale > 0)
+        np.divide(self.reach, scale, out=losses, where=scale > 0)
         return covers(
             lengths,
             losses.tolist(),
@@ -285,7 +180,7 @@ class Plan(Tabular):
         if not np.isfinite(self.distinct_losses).all():
             return None
         lengths = self.policy.first(steps).schedule.lengths
-        kinds, class_of = _loss_classes(self.distinct_losses)
+        kinds, class_of = loss_classes(self.distinct_losses)
         return worst_leakage(
             models, kinds[self.row_of_step[:steps]], class_of[self.kind_of], lengths=lengths
         ).total
@@ -299,12 +194,10 @@ def plan(
     *,
     secret: Secret,
     epsilon: float,
-    delta: float = 0.0,
     terms: Policy | None = None,
     rho: float | None = RHO,
     most_cut: float = MOST_CUT,
     slotwise: bool | None = False,
-    gaussian: bool = False,
     running: bool = False,
     blocks: bool = False,
     block: int | None = None,
@@ -320,19 +213,17 @@ def plan(
         consumption: The laws of a reading.
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta, of a trajectory.
         terms: Eta, the horizon and the rules; its epsilon is ignored.
         rho: Relative error to expect of the model; None keeps the contract bounds (or the terms'
             own clamp).
         most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off.
         slotwise: Spend more epsilon at times of day when occupancy changes quickly; None: for an
             interval without blocks of steps, where that is quick.
-        gaussian: Gaussian noise, for trajectories.
         running: Count leakage (the secret interval) over an endless run: the horizon's releases
             repeat, and so do the calendars, while the chain goes on. Noise is then for houses that
             are uncertain in any turn. Else the horizon is counted on its own.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
-            interval, or for a trajectory without a delta.
+            interval.
         block: Steps of every block of an interval or a window, where that is not left to the plan.
         window: Of the secret window: the steps that a window touches. Noise lasts the terms' own
             blocks, or those with which the estimate has the least error; eta is 1.
@@ -358,29 +249,25 @@ def plan(
     world = (models, zone, consumption)
     if secret == "window":
         return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window, block, seconds)
-    joint = blocks and block != 1 and terms.eta == 1 and secret != "step" and delta == 0
+    joint = blocks and block != 1 and terms.eta == 1 and secret == "interval"
     if slotwise is None:
         quick = _by_slot_is_quick(world, terms) and not (running and terms.horizon % _turn(models))
         slotwise = secret == "interval" and not joint and quick
-    _check(secret, epsilon, delta, terms, slotwise, gaussian)
+    _check(secret, epsilon, terms)
     if running:
         _check_running(secret, terms.horizon, _turn(models), slotwise)
-    if gaussian:
-        multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
-        policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
-        return _plan_of(Task(world, tariff, policy, seconds=seconds), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, epsilon if running else None, seconds=seconds)
     if running:
         task.run.check(epsilon)
-    best = _solved(task, secret, epsilon, delta, slotwise, joint, block)
+    best = _solved(task, secret, epsilon, slotwise, joint, block)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
             clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless, seconds=seconds)
-            rival = _solved(cut, secret, epsilon, delta, slotwise, joint, block)
+            rival = _solved(cut, secret, epsilon, slotwise, joint, block)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
             if rival.prospect.least(rho) > best.prospect.least(rho):
@@ -414,7 +301,7 @@ def _of_windows(
         world, tariff, terms, epsilon, window,
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
-    draft = _plan_of(Task(world, tariff, policy, seconds=seconds), "window", epsilon, 0.0)
+    draft = _plan_of(Task(world, tariff, policy, seconds=seconds), "window", epsilon)
     return replace(draft, leakage=epsilon, window=window, options=options)
 
 
@@ -446,7 +333,6 @@ def examine(
     *,
     secret: Secret = "step",
     epsilon: float | None = None,
-    delta: float = 0.0,
     seconds: int = 900,
     window: int | None = None,
 ) -> Plan:
@@ -460,7 +346,6 @@ def examine(
         policy: The policy.
         secret: What the promise protects.
         epsilon: What is promised about the secret; by default the policy's epsilon.
-        delta: The promised delta.
         seconds: Length of a step [s].
         window: Of the secret window: the steps that a window touches.
 
@@ -470,7 +355,7 @@ def examine(
     promised = policy.epsilon if epsilon is None else epsilon
     world = (models, zone, consumption)
     task = Task(world, tariff, policy, any_rules=True, seconds=seconds)
-    return replace(_plan_of(task, secret, promised, delta), window=window)
+    return replace(_plan_of(task, secret, promised), window=window)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -503,7 +388,7 @@ def check_blocks(
     Args:
         terms: The zone, its tariff, Theta and the laws of a reading.
         policy: The policy.
-        secret: What the promise protects, an interval or a trajectory.
+        secret: What the promise protects, a step or an interval.
         epsilon: What is promised.
         running: As for `plan`.
         seconds: Length of a step [s].
@@ -519,17 +404,14 @@ def check_blocks(
     task = Task(world, tariff, policy, FAR if running else None, seconds=seconds)
     if running:
         task.run.check(epsilon)
-    draft = _plan_of(task, secret, epsilon, 0.0)
-    loss = spending(task, secret, 0.0)(draft.epsilon_t)
-    if loss > epsilon * (1 + _ROUNDING):
+    draft = _plan_of(task, secret, epsilon)
+    loss = spending(task, secret)(draft.epsilon_t)
+    if loss > epsilon * (1 + ROUNDING):
         raise PlanError(
             f"policy block_epsilon lets releases say {loss:.6g} about one {secret} where"
             f" {epsilon:g} is promised; give smaller ones, as hushgrid plan --blocks prints them."
         )
     return _never_more(world, tariff, draft)
-
-
-_ROUNDING = 1e-7  # relative, of losses in a file
 
 
 def _check_running(secret: Secret, horizon: int, turn: int, uneven: bool) -> None:
@@ -546,33 +428,17 @@ def _check_running(secret: Secret, horizon: int, turn: int, uneven: bool) -> Non
         )
 
 
-def _check(
-    secret: Secret, epsilon: float, delta: float, terms: Policy, slotwise: bool, gaussian: bool
-) -> None:
+def _check(secret: Secret, epsilon: float, terms: Policy) -> None:
     if secret not in get_args(Secret):
         raise PolicyError(f"secret is {secret!r}; give one of {', '.join(get_args(Secret))}.")
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
-    if not (is_real(delta) and 0 <= delta < 1):
-        raise PolicyError(f"delta is {delta}; give a probability from 0 to below 1.")
-    if delta > 0 and secret != "trajectory":
-        raise PlanError(
-            f"delta is {delta:g} with the secret {secret}: one step is promised without exceptions;"
-            " give delta = 0, or the secret trajectory."
-        )
-    if gaussian and (secret != "trajectory" or delta == 0):
-        raise PlanError(
-            f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
-            f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
-        )
     if terms.horizon > MOST_STEPS:
         raise PlanError(f"horizon is {terms.horizon}; plan at most {MOST_STEPS} steps at a time.")
-    if gaussian and slotwise:
-        raise PlanError("slotwise and gaussian are both asked; give one of them.")
     if any(terms.schedule.terms.values()):
         raise PlanError(
-            "the terms already share out a budget (gaussian, epsilon_t or negligible);"
-            " give terms without them."
+            "the terms already share out a budget (epsilon_t or block_steps); give terms without"
+            " them."
         )
     if terms.on_empty == "publish_exact":
         raise PlanError(
@@ -581,259 +447,23 @@ def _check(
         )
 
 
-ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
-
-
-class Kinds(NamedTuple):
-    """A house for each kind: houses of one kind have the same chains, density class and limits.
-
-    Noise, losses and leakage are the same for all houses of a kind.
-
-    Attributes:
-        models: Theta of these houses.
-        zone: These houses and their bounds.
-        consumption: The laws of their readings at the usual demand.
-        kind_of: The kind of each house, (N,).
-        first: The first house of each kind, (kinds,), ascending.
-    """
-
-    models: tuple[OccupancyModel, ...]
-    zone: Zone
-    consumption: Consumption
-    kind_of: Int32s
-    first: Indices
-
-
-@lru_cache(maxsize=4)
-def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumption) -> Kinds:
-    """The kinds of houses of a zone; each house is its own kind where houses move together."""
-    consumption.check_fits(zone.bound)
-    check_models(models, zone.n_houses)
-    usual = replace(consumption, elasticity=None)
-    if any(piece.size > 1 for model in models for piece in model.chains):
-        houses = np.arange(zone.n_houses)
-        return Kinds(models, zone, usual, houses.astype(np.int32), houses)
-    chains = [model.chains[0].chain_of[_order(model)] for model in models]
-    kind, first = same_labels([*chains, consumption.class_of, zone.bound, zone.export])
-    order = np.argsort(first)
-    first, kind_of = first[order], np.argsort(order).astype(np.int32)[kind]
-    members = np.arange(len(first), dtype=np.int32)[:, None]
-    representatives = tuple(
-        replace(model, chains=(replace(model.chains[0], members=members, chain_of=chain[first]),))
-        for model, chain in zip(models, chains, strict=True)
-    )
-    alone = Zone(zone.id, zone.bound[first], zone.export[first])
-    return Kinds(
-        representatives, alone, replace(usual, class_of=usual.class_of[first]), kind_of, first
-    )
-
-
-def _rules(policy: Policy) -> Policy:
-    """The part of a policy that exposures depend on."""
-    if policy.schedule.negligible:
-        return policy
-    return Policy(
-        1.0,
-        blocks=policy.blocks,
-        models=policy.models,
-        on_empty=policy.on_empty,
-        clamp=policy.clamp,
-    )
-
-
-_exposures = lru_cache(maxsize=4)(exposures_of)  # of many tasks
-_endless = lru_cache(maxsize=4)(Endless)
-
-
-class Task:
-    """Scales, losses and leakage of one zone under one policy, cached during a search for epsilon.
-
-    All is worked out for one house of each kind (`kinds`).
-
-    Args:
-        world: Models, zone and consumption.
-        tariff: The rate of a load.
-        policy: Eta, the horizon, the rules and the clamp.
-        endless: What is promised about an interval in an endless run, above which leakage is not
-            counted; None: the horizon on its own.
-        any_rules: Accept rules that bound less than the loss about a house.
-        seconds: Length of a step [s].
-    """
-
-    def __init__(
-        self,
-        world: ZoneModels,
-        tariff: Tariff,
-        policy: Policy,
-        endless: float | None = None,
-        *,
-        any_rules: bool = False,
-        seconds: int = 900,
-    ) -> None:
-        self.seconds = seconds
-        self.models, self.zone, self.consumption = world
-        self.tariff = offset_tariff(self.zone, tariff, self.consumption)
-        self.policy, self.endless = policy, endless
-        # demand that answers rates is planned for at its usual size; losses are then capped
-        self.capped = self.consumption.reacts and policy.eta < 1
-        self.kinds = _kinds(tuple(self.models), self.zone, self.consumption)
-        models, steps = self.kinds.models, policy.horizon
-        if endless is not None:
-            laws = () if policy.eta == 1 else (len(self.consumption.calendar.slots),)
-            turn = turn_of(models, policy.horizon, *laws)
-            steps = turn * -(-STEPS_PER_DAY // turn)  # few and long turns are counted faster
-            self.run = _endless(models, steps)
-            models = self.run.later
-        exposures = _exposures(models, *self.kinds[1:3], _rules(policy))
-        if exposures.booked() is not exposures and not any_rules:
-            raise PlanError(
-                f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
-                f" negligible = {policy.schedule.negligible:g}, which bound less than what a"
-                " release loses about a house; give the rule block, union for models and"
-                " negligible = 0."
-            )
-        if endless is not None:  # epsilons are asked for by the step, of every step
-            policy = replace(policy, horizon=steps, schedule=policy.schedule.over(steps))
-        self.lengths = policy.schedule.lengths  # blocks of steps, of all that count; empty: none
-        self.scheduler = Scheduler(exposures, policy)
-        self._span = policy.schedule.span
-        self._like: dict[tuple[int, int], int] = {}
-        self._kinds: list[int] = []
-        self._losses: dict[tuple[int, float, float], Floats] = {}
-        self._events: dict[tuple[int, float], Event] = {}
-
-    @property
-    def net_clamp(self) -> Clamp:
-        """The policy's clamp in net Wh, of each class."""
-        exports = np.zeros(self.consumption.absent.shape[1], np.int64)
-        np.maximum.at(exports, self.kinds.consumption.class_of, self.kinds.zone.export)
-        pairs = (
-            list(zip(self.policy.clamp, exports.tolist(), strict=True)) if self.policy.clamp else []
-        )
-        return tuple((at[0] - v, at[1] - v) if isinstance(at, tuple) else at - v for at, v in pairs)
-
-    @property
-    def horizon(self) -> int:
-        """Steps."""
-        return self.policy.horizon
-
-    def scales(self, epsilons: Sequence[float]) -> list[float]:
-        """The scale of every step at its epsilon."""
-        keys, scale_of = self._keys(epsilons), dict[tuple[int, float], float]()
-        for t, key in enumerate(keys, 1):
-            if key not in scale_of:
-                scale_of[key] = self.scheduler.at(t, (), key[1]).scale
-        return [scale_of[key] for key in keys]
-
-    def _keys(self, epsilons: Sequence[float]) -> list[tuple[int, float]]:
-        """For every step the first one with the same exposure, and its epsilon."""
-        for t in range(len(self._kinds) + 1, len(epsilons) + 1):
-            first, _ = self._span(t)
-            if self.policy.schedule.negligible:  # then it depends on the steps before
-                self._kinds.append(t)
-            elif first < t:  # steps of a block share their exposure
-                self._kinds.append(self._kinds[first - 1])
-            else:
-                exposures = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
-                self._kinds.append(self._like.setdefault(exposures, t))
-        return list(zip(self._kinds, epsilons, strict=False))
-
-    def losses(self, epsilons: Sequence[float]) -> Floats:
-        """(T, kinds): the loss of every release about a house of every kind."""
-        distinct, row = self.distinct_losses(epsilons)
-        return distinct[row]
-
-    def distinct_losses(self, epsilons: Sequence[float]) -> tuple[Floats, Indices]:
-        """The distinct losses (rows, kinds) of releases, and the row of every step."""
-        rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
-        distinct: list[Floats] = []
-        row_of: dict[tuple[int, float], int] = {}
-        keys = self._keys(epsilons)
-        for t, (step, b) in enumerate(zip(keys, self.scales(epsilons), strict=True), 1):
-            if step in row_of:
-                continue
-            epsilon = step[1]
-            key = (id(self.scheduler.booked(t)), b, epsilon if self.capped else 0.0)
-            if key not in self._losses:
-                loss = self.scheduler.losses(t, b)
-                self._losses[key] = np.where(loss > 0, epsilon, 0.0) if self.capped else loss
-            loss = self._losses[key]
-            row_of[step] = rows.setdefault(loss.tobytes(), len(distinct))
-            if row_of[step] == len(distinct):
-                distinct.append(loss)
-        return np.array(distinct), np.array([row_of[step] for step in keys])
-
-    def worst_events(self, epsilons: Sequence[float]) -> list[Event]:
-        """For every step an event that dominates the loss of its release about any house."""
-        if self.capped:
-            return [Pure(epsilon) for epsilon in epsilons]
-        return [self._worst(t, b) for t, b in enumerate(self.scales(epsilons), 1)]
-
-    def leakage(self, epsilons: Sequence[float]) -> tuple[float, int, int]:
-        """The worst total leakage, the maximum over the models; its step from 1, and its house.
-
-        Of an endless run counted from nothing: `epsilons` again and again, and the chain goes on.
-        """
-        losses, class_of = self._by_class(epsilons)
-        if self.endless is not None:
-            least = self.run.least(losses, class_of, self.lengths, min(self.endless, FAR))
-            return least.total, least.step, int(self.kinds.first[least.house])
-        worst = worst_leakage(self.kinds.models, losses, class_of, lengths=self.lengths)
-        return worst.total, worst.step, int(self.kinds.first[worst.house])
-
-    def most(self, epsilons: Sequence[float]) -> float:
-        """The leakage of an endless run counted from above; infinite where it is not forgotten."""
-        assert self.endless is not None
-        return self.run.most(
-            *self._by_class(epsilons), self.lengths, self.endless * (1 + _ROUNDING)
-        )
-
-    def _by_class(self, epsilons: Sequence[float]) -> tuple[Floats, Int32s]:
-        """Losses (steps, classes) of all steps that count, and the class of every kind."""
-        if self.endless is not None:
-            epsilons = [epsilons[t % len(epsilons)] for t in range(self.run.turn)]
-        distinct, row = self.distinct_losses(epsilons)
-        kinds, class_of = _loss_classes(distinct)
-        return kinds[row], class_of
-
-    def _worst(self, t: int, b: float) -> Event:
-        exposure, eta = self.scheduler.booked(t), self.policy.eta
-        key = (id(exposure), b)
-        if key not in self._events:
-            if eta == 1:
-                reach = exposure.widest.reach
-                self._events[key] = noise_event(self.policy.schedule.noise, reach, b)
-            elif eta == 0 and not exposure.blocks:
-                pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
-                self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
-            else:
-                self._events[key] = Pure(max(case_loss(c, b, eta) for c in exposure.cases))
-        return self._events[key]
-
-    def forget(self) -> None:
-        """Drop what was kept for scales that will not come again."""
-        self._losses.clear()
-        self._events.clear()
-
-
 def _solved(
     task: Task,
     secret: Secret,
     epsilon: float,
-    delta: float,
     slotwise: bool,
     joint: bool,
     block: int | None,
 ) -> Plan:
     """The largest epsilons a step that keep the promise; with `joint` also in blocks of steps."""
-    loss_of = spending(task, secret, delta)
+    loss_of = spending(task, secret)
     even = [1.0] * task.horizon
     epsilons = _largest(task, loss_of, even, epsilon)
     if slotwise and secret != "step":
         weights = prospect(
             task.models, task.consumption, task.tariff, task.policy, task.scales(epsilons)
         ).weights
-        shape = _shape(task, secret, epsilons, weights, epsilon)
+        shape = _shape(task, epsilons, weights, epsilon)
         rival = _largest(task, loss_of, shape, epsilon)
         if _cost(task, rival, weights) < _cost(task, epsilons, weights):
             epsilons = rival
@@ -842,7 +472,7 @@ def _solved(
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
     best_task = Task(world, task.tariff, policy, task.endless, seconds=task.seconds)
-    best = _plan_of(best_task, secret, epsilon, delta)
+    best = _plan_of(best_task, secret, epsilon)
     alone = best.prospect.with_cut()
     for number, (lengths, losses) in enumerate(_blocks(task, best, block) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
@@ -850,13 +480,13 @@ def _solved(
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
         block_task = Task(world, task.tariff, bare, task.endless, seconds=task.seconds)
         epsilons = _largest(
-            block_task, spending(block_task, secret, delta), bare.schedule.epsilons, epsilon
+            block_task, spending(block_task, secret), bare.schedule.epsilons, epsilon
         )
         block_policy = replace(
             bare, epsilon=max(epsilons), schedule=bare.schedule.with_epsilons(tuple(epsilons))
         )
         block_task = Task(world, task.tariff, block_policy, task.endless, seconds=task.seconds)
-        block_plan = _plan_of(block_task, secret, epsilon, delta)
+        block_plan = _plan_of(block_task, secret, epsilon)
         if block is not None or block_plan.prospect.with_cut() < best.prospect.with_cut():
             best = block_plan
     return best
@@ -867,8 +497,6 @@ def _blocks(
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Blocks of steps to try, the best for one chain first: lengths, and losses up to a factor."""
     horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
-    if even.secret == "trajectory":
-        return [((horizon,), (1.0,))]
     candidates = []
     for length in _LENGTHS if block is None else (block,):
         number, remainder = divmod(horizon, length)
@@ -893,13 +521,13 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
     """The best blocks of one day for the chain that limits the plan, day after day if so."""
 
     def leakage(model: OccupancyModel, e: Floats, lengths: Sequence[int] = ()) -> Leakage:
-        chain = model.chains[0].chain_of[_order(model)[[even.house]]]
+        chain = chain_of_houses(model)[[even.house]]
         return of_chains(model, 0, e[:, None], chain, lengths)
 
     e = np.array(even.epsilon_t)
     model = max(task.models, key=lambda candidate: float(leakage(candidate, e).total.max()))
     piece = model.chains[0]
-    chain = int(piece.chain_of[_order(model)[even.house]])
+    chain = int(chain_of_houses(model)[even.house])
     slots = model.calendar.slots[np.arange(day + 1) % len(model.calendar.slots)]
     moves, law = piece.transition[slots, chain], piece.initial[chain]
     weights = even.prospect.weights[:day]
@@ -916,34 +544,6 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
             around = leakage(model, np.tile(np.repeat(losses, lengths), 3), lengths * 3)
             inflow = float(around.backward[day - 1, 0]), float(around.forward[2 * day, 0])
     return lengths, losses
-
-
-def _loss_classes(distinct: Floats) -> tuple[Floats, Int32s]:
-    """The different columns of losses (rows, kinds), and the column of every kind."""
-    labels = [np.unique(row, return_inverse=True)[1].astype(np.int32) for row in distinct]
-    class_of, first = same_labels(labels)
-    return distinct[:, first], class_of
-
-
-def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
-    """The quantity a promise bounds, as a function of the epsilon of every step.
-
-    Args:
-        task: The zone and the policy.
-        secret: What the promise protects.
-        delta: The promised delta.
-
-    Returns:
-        A function of T epsilons; it never falls when one of them rises.
-    """
-    if secret in ("step", "window"):
-        return lambda epsilons: max(epsilons)
-    if secret == "interval":
-        return lambda epsilons: task.leakage(epsilons)[0]
-    if delta == 0:
-        first = np.cumsum([0, *task.lengths[:-1]]) if task.lengths else slice(None)
-        return lambda epsilons: float(task.losses(epsilons)[first].sum(axis=0).max()) * (1 + 1e-12)
-    return lambda epsilons: compose(task.worst_events(epsilons), delta)
 
 
 def _largest(
@@ -982,14 +582,10 @@ def _largest(
     return scaled(low)
 
 
-def _shape(
-    task: Task, secret: Secret, epsilons: Sequence[float], weights: Floats, epsilon: float
-) -> list[float]:
+def _shape(task: Task, epsilons: Sequence[float], weights: Floats, epsilon: float) -> list[float]:
     """How to spread the epsilons over the steps."""
     b, e = np.array(task.scales(epsilons)), np.array(epsilons)
     costs = weights * (b * e) ** 2
-    if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
-        return [float(x) for x in np.cbrt(costs)]
     shares = task.losses(epsilons) / e[:, None]
     return [float(x) for x in spread(task.kinds.models, shares, costs, epsilons, epsilon)]
 
@@ -998,20 +594,20 @@ def _cost(task: Task, epsilons: Sequence[float], weights: Floats) -> float:
     return float(weights @ np.square(task.scales(epsilons)))
 
 
-def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
+def _plan_of(task: Task, secret: Secret, epsilon: float) -> Plan:
     policy = task.policy
     epsilons = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(epsilons, 1)]
     distinct, row = task.distinct_losses(epsilons)
     leakage, step = None, 1
-    if policy.schedule.per_release and np.isfinite(distinct).all():
+    if np.isfinite(distinct).all():
         leakage, step, house = task.leakage(epsilons)
     if secret != "interval" or leakage is None:
         losses = distinct[row]
         least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
         reach = task.scheduler.zone.bound / least[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)
-        by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
+        by = finite.max(axis=0)
         ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
         kind = int(ties[task.scheduler.zone.bound[ties].argmax()])
         house, step = int(task.kinds.first[kind]), int(finite[:, kind].argmax()) + 1
@@ -1021,7 +617,6 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     return Plan(
         secret,
         epsilon,
-        delta,
         policy,
         scales,
         max(c.epsilon_any for c in calibrations),
@@ -1043,104 +638,3 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         reach=task.scheduler.exposure(1).reach,
         seconds=task.seconds,
     )
-
-
-def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | None:
-    """The filter that is simulated for a promise about windows; None for another secret.
-
-    Args:
-        policy: The policy.
-        secret: What the promise protects.
-        seconds: Length of a step [s].
-
-    Returns:
-        The filter through blocks of the length of the first.
-    """
-    if secret != "window" or not policy.schedule.lengths:
-        return None
-    return BlockFilter(seconds, max(policy.schedule.lengths))
-
-
-def _of_any_window(policy: Policy) -> tuple[str, ...]:
-    """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
-    sentences = [
-        "What a home does before and after the window, and what other homes do, does not depend on"
-        " what it does in the window except through published prices.",
-        "That no meter of the zone reports at all does not depend on any one home.",
-        "Meters of one household that are listed as homes count as several homes: their epsilons"
-        " add.",
-    ]
-    if policy.clamp:
-        sentences.append("Readings are cut at the clamp before anything is added.")
-    sentences += [
-        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
-        f" {covariate.vouched_by or 'no one'})."
-        for covariate in policy.covariates
-    ]
-    return tuple(sentences)
-
-
-def assumptions(
-    secret: Secret, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
-) -> tuple[str, ...]:
-    """What must hold for the promise to hold, in sentences.
-
-    Args:
-        secret: What the promise protects.
-        policy: The policy that keeps it.
-        consumption: The laws of a reading.
-        models: Number of models in Theta.
-        exports: Whether houses export.
-
-    Returns:
-        The sentences.
-    """
-    if secret == "window":
-        return _of_any_window(policy)
-    sentences = [
-        "Readings of different houses are independent given occupancy, published rates and public"
-        " covariates.",
-        (
-            "One of the models of Theta is true, and an adversary who is unsure between them can"
-            " learn more."
-            if models > 1
-            else "The occupancy model is true."
-        ),
-        "Whether a meter reports does not depend on occupancy.",
-    ]
-    if policy.eta < 1:
-        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
-        sentences.append(f"Every reading follows its public law{share}.")
-    if policy.eta < 1 and exports:
-        sentences.append(
-            "Given occupancy and the time of day, the panels of different homes generate"
-            " independently: weather that they share needs eta = 1."
-        )
-    if secret == "step":
-        sentences.append(
-            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
-        )
-    if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
-        sentences.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
-    if secret != "step":
-        sentences.append("Occupancy does not react to published rates.")
-    if secret == "interval":
-        sentences.append(
-            "Where terms change, each model is true in its time, and a smaller promise begins with"
-            " the first price from readings that is published under it."
-        )
-    if consumption.reacts and policy.eta < 1:
-        sentences.append(
-            "Scales are given for demand as modelled; each step's follows the last rate."
-        )
-    if policy.clamp:
-        sentences.append("Readings are cut at the clamp before anything is added.")
-    if policy.schedule.assumption:
-        sentences.append(policy.schedule.assumption)
-    sentences += [
-        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
-        f" {covariate.vouched_by or 'no one'}), and models and laws hold given its values."
-        for covariate in policy.covariates
-    ]
-    sentences += weaker_promise(policy, models)
-    return tuple(sentences)

@@ -1,8 +1,8 @@
 """What a cheaper or stronger promise would cost, from public models alone.
 
-`sensitivity` plans again with one parameter changed; `check_error` refuses a plan with too much
-error; `tradeoff` gives the error of the price against the promise, a curve for each trust eta.
-Curves share the work that does not depend on the promise.
+`sensitivity` plans again with one parameter changed; `tradeoff` gives the error of the price
+against the promise, a curve for each trust eta. Curves share the work that does not depend on the
+promise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import is_real
 from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.accounting.temporal import (
     contradicted,
@@ -22,12 +21,12 @@ from hushgrid.accounting.temporal import (
     leakage_under_models,
 )
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
+from hushgrid.mechanism.policy import Even, Policy
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
-from hushgrid.planning.block_filter import BlockFilter
-from hushgrid.planning.expected_error import RHO, Prospect, prospect
-from hushgrid.planning.planner import Plan, Secret, Task, block_filter, plan, spending
+from hushgrid.planning.expected_error import RHO, BlockFilter, Prospect, block_filter, prospect
+from hushgrid.planning.planner import Plan, plan
+from hushgrid.planning.task import Secret, Task, spending
 
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
@@ -78,8 +77,7 @@ def sensitivity(
         except HushgridError:  # a value that cannot be planned has no row
             return
 
-    etas = () if request.get("gaussian") else SENSITIVITY_ETAS
-    by_eta = [c for eta in etas for c in again(eta, terms=replace(terms, eta=eta))]
+    by_eta = [c for eta in SENSITIVITY_ETAS for c in again(eta, terms=replace(terms, eta=eta))]
     times = [base.epsilon * k for k in EPSILONS]
     by_epsilon = [c for epsilon in times for c in again(epsilon, epsilon=epsilon)]
     top, n = max(base.epsilon_t), world[0].n_houses
@@ -129,47 +127,6 @@ def _contradict(base: Plan, models: Sequence[OccupancyModel], run: Endless) -> b
     )
     total = leakage_under_models(models, base.losses, base.policy.schedule.lengths).total
     return bool((contradictions | contradicted(total, base.losses)).any())
-
-
-def check_error(world: ZoneTerms, base: Plan, request: Mapping[str, Any], error: float) -> None:
-    """Refuse a plan with more error than a share of the load, and name the alternatives.
-
-    Args:
-        world: Zone, tariff, models and consumption.
-        base: The plan.
-        request: The keyword arguments `plan` made it from.
-        error: The largest error allowed, as a share of the load.
-
-    Raises:
-        PlanError: If the plan's expected error is larger, or `error` is not positive.
-    """
-    share_rho = _rho(request)
-    if not (is_real(error) and error > 0):
-        raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
-    share = base.prospect.share(share_rho)
-    if share <= error:
-        return
-    could = []
-    epsilon = base.epsilon
-    for _ in range(8):
-        epsilon *= max(share / error, 1.05)
-        rival = plan(*world, **{**request, "epsilon": epsilon})
-        share = rival.prospect.share(share_rho)
-        if share <= error:
-            could.append(f"epsilon = {epsilon:.3g} would give {share:.2%}")
-            break
-    n = world[0].n_houses
-    times = next(
-        (k for k in np.geomspace(1, 1e4, 81) if base.prospect.share(share_rho, k) <= error), None
-    )
-    if times is not None:
-        could.append(f"{round(n * times)} such houses instead of {n} would meet it")
-    reason = "noise" if base.prospect.noise.mean() > base.prospect.cut.mean() else "the clamp"
-    raise PlanError(
-        f"the expected error is {base.prospect.share(share_rho):.2%} of the load where"
-        f" {error:.2%} is asked, most of it from {reason};"
-        f" {' or '.join(could) if could else 'no epsilon or zone size tried meets it'}."
-    )
 
 
 ETAS = (0.0, 0.05, 1.0)
@@ -254,20 +211,18 @@ def tradeoff(
     *,
     secret: Secret,
     epsilon: float,
-    delta: float = 0.0,
     rho: float = RHO,
     steps: int | None = None,
     etas: Sequence[float] = ETAS,
     seconds: int = 900,
 ) -> Tradeoff:
-    """Curves around a policy that keeps the promise (secret, epsilon, delta).
+    """Curves around a policy that keeps the promise (secret, epsilon).
 
     Args:
         world: Zone, tariff, models and consumption.
         policy: The policy; its horizon is what is computed.
         secret: What the promise protects.
         epsilon: The promised epsilon.
-        delta: The promised delta, of a trajectory.
         rho: Relative error to expect of the model.
         steps: Steps the promise covers, by default the horizon; where it is more, the spending of
             the horizon counts in proportion to what the policy itself spends in it.
@@ -283,12 +238,12 @@ def tradeoff(
     point, base = expected(world, policy, epsilon, rho, block_filter(policy, secret, seconds))
     total = policy.horizon if steps is None else steps
     curves = []
-    for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
+    for eta in sorted({*etas, policy.eta}):
         # below eta = 1 noise lasts no block of steps
         joint = eta < 1 and policy.schedule.lengths
         trust_policy = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
         try:
-            scales = _scales(world, trust_policy, secret, epsilon, delta, total)
+            scales = _scales(world, trust_policy, secret, epsilon, total)
             points = [_point_at(base, trust_policy, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
@@ -307,7 +262,6 @@ def _scales(
     policy: Policy,
     secret: Secret,
     epsilon: float,
-    delta: float,
     total: int,
 ) -> Scales:
     zone, tariff, models, consumption = world
@@ -315,15 +269,11 @@ def _scales(
     if policy.schedule.lengths:  # the same blocks, with losses in the same proportion
         even = [e / policy.epsilon for e in policy.schedule.epsilons]
     else:
-        plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
+        plain = replace(policy, schedule=policy.schedule.with_epsilons(()))
     task = Task((models, zone, consumption), tariff, plain)
-    if not policy.schedule.per_release:
-        even_scales = np.array(task.scales(even))
-        even_multiple = _multiple(epsilon, delta, total)
-        return lambda e: (even_scales * _multiple(e, delta, total) / even_multiple).tolist()
     if secret == "step":
         return lambda e: task.scales([e] * policy.horizon)
-    loss_of = spending(task, secret, delta)
+    loss_of = spending(task, secret)
     window_share, near = 1.0, 1 / math.sqrt(policy.horizon)
     if total > policy.horizon or secret == "window":
         epsilons = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
@@ -341,16 +291,6 @@ def _scales(
         return task.scales([epsilon_t * factor for factor in even])
 
     return scales
-
-
-def _multiple(epsilon: float, delta: float, steps: int) -> float:
-    """Gaussian noise for a horizon as a multiple of a bound, from the closed form."""
-    low, high = 1e-3, 1e9
-    while high / low > 1 + 1e-6:
-        middle = math.sqrt(low * high)
-        suffices = gaussian_delta(epsilon, steps, middle) <= delta
-        low, high = (low, middle) if suffices else (middle, high)
-    return high
 
 
 def _solve_epsilon(loss_of: Callable[[float], float], promise: float, first: float) -> float:

@@ -17,22 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import count_of
-from hushgrid.belief.load_filter import usual_parts
+from hushgrid.belief.followed import usual_parts
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, offset_tariff, optimal_rate, relative_to
-from hushgrid.planning.block_filter import BlockFilter
-from hushgrid.planning.expected_error import (
-    MOST_CUT,
-    MOST_MOVED,
-    RHO,
-    ClampGrid,
-    ClampMoments,
-    Prospect,
-    clamp_grid,
-    prospect,
-)
+from hushgrid.planning.clamp import MOST_CUT, MOST_MOVED, ClampGrid, clamp_grid
+from hushgrid.planning.expected_error import RHO, BlockFilter, ClampMoments, Prospect, prospect
 
 _HOUR, _WEEK = 3600, 604_800  # [s]
 # hours of a block; all divide a week, so that blocks begin at the same local times in every week
@@ -49,7 +40,6 @@ _SMALLEST = 100.0  # times below the contract bound, the smallest clamp that is 
 def promise_words(
     secret: str,
     epsilon: float,
-    delta: float = 0.0,
     window: int | None = None,
     seconds: int | None = 900,
 ) -> str:
@@ -58,7 +48,6 @@ def promise_words(
     Args:
         secret: What it protects.
         epsilon: Its epsilon.
-        delta: Its delta.
         window: Of the secret window, the steps that a window touches.
         seconds: Length of a step [s]; None: not known here, so a window is given in steps.
 
@@ -68,14 +57,13 @@ def promise_words(
     >>> promise_words("window", 1.0, window=97)
     'any 24 hours, epsilon 1'
     """
-    scope = {"step": "any step by its price", "interval": "any step by all prices"}.get(secret)
+    scope = "any step by its price" if secret == "step" else "any step by all prices"
     if window is not None:
         hours, seconds_left = divmod((window - 1) * (seconds or 0), _HOUR)
         scope = (
             f"any {window} steps" if seconds_left or not hours else f"any {count_of('hour', hours)}"
         )
-    words = f"{scope or 'all steps by all prices'}, epsilon {epsilon:g}"
-    return f"{words}, delta {delta:g}" if delta else words
+    return f"{scope}, epsilon {epsilon:g}"
 
 
 # ---- blocks

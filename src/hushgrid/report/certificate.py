@@ -16,10 +16,10 @@ each entry of a list, a figure that does not exist is null, and new keys may be 
     epsilon_lower: loss of one release that the black-box test certifies
     promise.zone: name of the zone
     promise.houses: their number
-    promise.secret: `step`, `interval` or `window`; of a zone file also `trajectory`
+    promise.secret: `step`, `interval` or `window`
     promise.epsilon: what is promised about it
     promise.epsilon_t: the largest epsilon of the policy for one release; under rules that bound
-        less, and with `negligible`, a release loses more (`worst.loss`)
+        less, a release loses more (`worst.loss`)
     promise.leakage.step: what one release may say about one step
     promise.leakage.day: the same of the first day of releases
     promise.leakage.week: the same of the first week, or of a shorter run
@@ -33,12 +33,8 @@ each entry of a list, a figure that does not exist is null, and new keys may be 
         limit
     promise.covers[].auc_typical: the same on a home that uses `usual`, as an example
         (docs/proofs/covers.md)
-    promise.delta: (ε, δ): for any set of outcomes its probability under one course of occupancy
-        is at most e^ε times that under another plus δ
     promise.eta: share of every reading's law that may be anything
     promise.horizon: steps of one run
-    promise.budget: the most that all releases of a run may lose together, where Python sets
-        one, else null
     promise.rule: the policy's rules
     promise.models: models in Theta
     promise.sentence: the promise in words
@@ -78,8 +74,6 @@ each entry of a list, a figure that does not exist is null, and new keys may be 
         null: no bound
     zones[].worst.leakage: worst about one step from all releases, where a service file is given
         those of neighbouring records with the same rules too
-    zones[].worst.composed: epsilon of all releases at `composed_delta`
-    zones[].worst.composed_delta: 1e-6
     zones[].realised_max: what the release that may reveal most really reveals about a house
         that moves with others (at eta above 0 for one choice of the laws that eta allows);
         null: there is none, or no bound
@@ -139,7 +133,7 @@ import numpy as np
 from hushgrid.audit.bounds import BlackBox, Bound
 from hushgrid.audit.certificate import Certificate, LargestMove
 from hushgrid.audit.evidence import Terms
-from hushgrid.audit.houses import DELTA, Houses
+from hushgrid.audit.houses import Houses
 from hushgrid.audit.recompute import Recomputed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy
@@ -243,10 +237,8 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "epsilon": terms.promised,
         "epsilon_t": finite_or_none(_largest(terms.policy)),
         **_figures(terms),
-        "delta": terms.delta,
         "eta": terms.policy.eta,
         "horizon": terms.policy.horizon,
-        "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
         **home_words(terms.secret, terms.promised, terms.window).content,
@@ -254,7 +246,6 @@ def _promise(terms: Terms) -> dict[str, Any]:
             terms.policy,
             terms.secret,
             terms.promised,
-            delta=terms.delta,
             continued=terms.continued,
             window=terms.window,
         ),
@@ -340,8 +331,6 @@ def _zone(
             "loss": finite_or_none(float(houses.loss[worst])),
             "total": finite_or_none(float(houses.total[worst])),
             "leakage": None if houses.leakage is None else float(houses.leakage[worst]),
-            "composed": finite_or_none(houses.composed),
-            "composed_delta": DELTA,
         },
         "realised_max": finite_or_none(
             max((house_loss.loss for house_loss in houses.realised), default=None)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Int8s, Ints
 from hushgrid.learning.evaluation import PublishedGroup
 from hushgrid.learning.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
 from hushgrid.learning.histories import AILMENTS, Histories
@@ -271,22 +270,19 @@ def _ailment_names(learned: Learned) -> dict[str, list[str]]:
     return by
 
 
-def html_page(
-    title: str, prose: str, pictures: Mapping[str, bytes], secret: Sequence[str] = ()
-) -> str:
+def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:
     """A page with a text and PNG pictures; it loads nothing from the network.
 
     Args:
         title: Title.
         prose: Text, set as it is.
         pictures: PNG bytes by name.
-        secret: Names of the pictures with readings of named meters; the page then says so.
 
     Returns:
         The HTML.
     """
     uris = {name: data_uri(picture, "image/png") for name, picture in pictures.items()}
-    return render("learn.html", title=title, prose=prose, pictures=uris, secret=secret)
+    return render("learn.html", title=title, prose=prose, pictures=uris)
 
 
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")
@@ -387,67 +383,6 @@ def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) ->
     )
     _legend(figure, axes[0])
     return figure
-
-
-def days_figure(
-    wh: Floats,
-    post: Floats,
-    times: Ints,
-    seconds: int,
-    names: Sequence[str],
-    labels: Int8s | None = None,
-) -> Figure:
-    """Example days of some meters with the decoded occupancy and the labels.
-
-    Args:
-        wh: (homes, T) readings [Wh].
-        post: (homes, T) decoded probabilities of being at home.
-        times: (T,) local times of the steps [s].
-        seconds: Length of a step [s].
-        names: Name of each meter.
-        labels: (homes, T) labels 0 or 1, negative where unknown; or None.
-
-    Returns:
-        The figure.
-    """
-    figure, axes = panels(len(names), 2.1 * len(names) + 0.9)
-    hours = np.arange(wh.shape[1] + 1) * seconds / 3600
-    clock = np.arange(0, wh.shape[1], max(6 * 3600 // seconds, 1))
-    ticks = [
-        (f"{_WEEK[int(times[i]) // 86_400 % 7]} " if i % (86_400 // seconds) == 0 else "")
-        + f"{int(times[i]) % 86_400 // 3600:02d} h"
-        for i in clock
-    ]
-    for h, (axis, x, p, name) in enumerate(zip(axes, wh, post, names, strict=True)):
-        chance = axis.twinx()
-        chance.fill_between(
-            hours, 0, [*p, p[-1]], step="post", color="#9cc5d6", alpha=0.55, linewidth=0,
-            label="probability of being at home",
-        )  # fmt: skip
-        if labels is not None and (labels[h] >= 0).any():
-            label_line = np.where(labels[h] >= 0, labels[h], np.nan).astype(float)
-            chance.step(
-                hours, [*label_line, label_line[-1]], where="post", color="#333333", linewidth=1.0,
-                linestyle="--", label="label",
-            )  # fmt: skip
-        chance.set_ylim(0, 1.05)
-        chance.set_yticks([0, 0.5, 1])
-        chance.spines[["top"]].set_visible(False)
-        axis.step(hours, [*x, x[-1]], where="post", color="#b3541e", linewidth=1.1, label="reading")
-        axis.set_zorder(chance.get_zorder() + 1)
-        axis.patch.set_visible(False)
-        axis.set_title(f"meter {name}", fontsize=9)
-        axis.set_ylabel("Wh a step")
-        axis.set_xlim(0, hours[-1])
-        axis.set_ylim(bottom=0)
-        axis.set_xticks(clock * seconds / 3600, ticks)
-        light_grid(axis)
-        if h == 0:
-            _legend(figure, axis, chance)
-    return figure
-
-
-_WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 _LONG_NAME = 34  # characters; three such names fit on a line

@@ -21,7 +21,7 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from hushgrid.belief.estimate import LoadMixture, intervals
-from hushgrid.belief.load_filter import informed
+from hushgrid.belief.followed import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
 from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.publishers import PresentPrices, price

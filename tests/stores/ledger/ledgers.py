@@ -44,7 +44,6 @@ def released(t: int, *, zone: str = "elm-street", **changes: Any) -> Release:
         "rate": 0.05 + 0.1 * t,
         "scale": SCALES[(t - 1) % 3],
         "epsilon": 0.5,
-        "delta": 0.0,
         "epsilon_any": 2.5,
         "rule": "eta=1 block union",
         "digest": TERMS,
@@ -98,7 +97,6 @@ def opening(mode: Any = "production") -> Story:
 def story() -> Story:
     """Genesis, terms, a transfer, and every kind of release."""
     moved = bodies.transfer("house-17", "out", other="oak-street", account=ALL_KNOWN)
-    gaussian = {"noise": "gaussian", "epsilon": float("inf")}
     return [
         *opening(),
         ("release", read(1)),
@@ -108,7 +106,7 @@ def story() -> Story:
         ("release", instead(4, "forecast", estimate=39_000.5)),
         ("release", instead(5, "fallback")),
         ("terms", terms(OTHER_LAWS, first=6, roster=OTHER_ROSTER)),
-        ("release", read(6, first=6, digest=OTHER_TERMS, **gaussian)),
+        ("release", read(6, first=6, digest=OTHER_TERMS, epsilon=float("inf"))),
     ]
 
 

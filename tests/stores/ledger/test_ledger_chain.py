@@ -67,7 +67,7 @@ def test_the_fold() -> None:
     assert (second.seq, second.head) == (4, RECORDS[3].digest)
     assert standing.at(7) is None
     sixth = standing.releases[5]
-    again = released(1, digest=OTHER_TERMS, epsilon=float("inf"), noise="gaussian")
+    again = released(1, digest=OTHER_TERMS, epsilon=float("inf"))
     assert sixth.in_week(6) == again
     with pytest.raises(LedgerError, match="fallback"):
         standing.releases[4].in_week(1)
@@ -183,7 +183,6 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         ([*opening(), GAP, BOOKED, BOOKED], "no open gap"),
         ([*opening(), GAP, ("resume", {**BOOKED[1], "last": 3})], "no open gap"),
         ([*opening(), GAP, ("resume", {**BOOKED[1], "epsilon": -0.5})], "epsilon"),
-        ([*opening(), GAP, ("resume", {**BOOKED[1], "delta": 1.5})], "delta"),
         ([*opening(), GAP, BOOKED, ("release", read(2))], "step 2"),
         ([("genesis", {**genesis(), "mode": "test"})], "mode"),
         ([("genesis", {**genesis(), "key": "x"})], "key"),

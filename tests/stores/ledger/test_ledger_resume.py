@@ -22,7 +22,6 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import State
 from hushgrid.stores.ledger import writer as keys
@@ -45,16 +44,14 @@ def begin(ledger: Ledger, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 42])
-def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> None:
+def test_state_and_releases_are_refolded(tmp_path: Path, at: int) -> None:
     path, now = tmp_path / "ledger.db", state()
-    account = ReleaseAccount(now)
     made = []
     with opened(path) as ledger:
         begin(ledger, at)
         for load in (700, 300, 999):
             release, now = step(now, load, SecureNoise())
             made.append(release)
-            account = account.add(release)
             body = bodies.release(release, mode="production", first=at, **times(at + release.t - 1))
             shown = ledger.publish(body)
             assert shown.t == at + release.t - 1
@@ -62,7 +59,6 @@ def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> Non
         standing = ledger.standing
     assert [one.in_week(at) for one in standing.releases] == made
     assert tuple(one.rate for one in standing.current) == now.rates
-    assert float(account.pure[0]) <= standing.epsilon
 
 
 def test_simulated_noise_goes_into_a_simulation_ledger_alone(tmp_path: Path) -> None:

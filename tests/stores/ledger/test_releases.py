@@ -33,7 +33,7 @@ BODY = {
     "load_hat": 900, "rate": 0.25, "estimate": 900.0, "simulated": True,
     "source": "readings", "start": 900, "applies_start": 1800, "published_at": 1800,
     "counts": {"houses": 3}, "put_back": 0,
-    "scale": 1.0, "epsilon": 0.5, "delta": 0.0, "epsilon_any": 0.5, "noise": "laplace",
+    "scale": 1.0, "epsilon": 0.5, "epsilon_any": 0.5, "noise": "laplace",
 }  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import nodes
 
-from hushgrid.mechanism.policy import Blocks, Covariate, Policy
-from hushgrid.planning.planner import assumptions
+from hushgrid.mechanism.policy import Blocks, Covariate, Policy, assumptions
 from hushgrid.report.promise import home_words, promise_sentence
 from hushgrid.web.http.app import HERE, PUBLIC, TEMPLATES
 from hushgrid.web.http.languages import NAMES, catalogue, translate

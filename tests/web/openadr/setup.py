@@ -55,7 +55,7 @@ def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> ReleaseRec
     start = t * SECONDS
     own: dict[str, Any] = {
         "zone": zone, "t": t, "applies_from": t + 2, "load_hat": 2000, "put_back": 0.0,
-        "estimate": None, "rate": rate, "scale": 1000.0, "epsilon": 0.5, "delta": 0.0,
+        "estimate": None, "rate": rate, "scale": 1000.0, "epsilon": 0.5,
         "epsilon_any": 1.0, "rule": "block", "digest": None, "simulated": False,
     }  # fmt: skip
     rest: dict[str, Any] = {

@@ -202,7 +202,7 @@ def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
-_COSTS = ("put_back", "scale", "epsilon", "delta", "epsilon_any")
+_COSTS = ("put_back", "scale", "epsilon", "epsilon_any")
 
 
 def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hushgrid._numbers import Spent
-from hushgrid.accounting.events import booked
+from hushgrid.accounting.composition import booked
 from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger.entries import (
     ChargeRecord,

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from numpy.typing import NDArray
 
 from hushgrid._numbers import is_hex, sum_up
-from hushgrid.accounting.events import booked
+from hushgrid.accounting.composition import booked
 from hushgrid.errors import LedgerDamageError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode

@@ -171,7 +171,7 @@ function why() {
     ["Why", noise.why],
     ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
     ["Loss of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
-    ["Promise", `ε = ${short(promise.epsilon)}${promise.delta ? `, δ = ${short(promise.delta)}` : ""}, about one ${promise.secret}`],
+    ["Promise", `ε = ${short(promise.epsilon)}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
     ["Protected", `${number(noise.protected)} of ${number(houses)} homes at this step`],
   ]);
