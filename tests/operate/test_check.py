@@ -20,6 +20,7 @@ from hushgrid.files.weeks import whole_week
 from hushgrid.lab.simulation import simulate
 from hushgrid.learning.habits import survey_models
 from hushgrid.operate.check import examine
+from hushgrid.operate.template import placeholders
 from hushgrid.planning.planner import plan
 from hushgrid.report.outlook import price_error
 from tests.curator.worlds import deployment, service
@@ -205,7 +206,7 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
     assert math.isfinite(price_error(found))
 
 
-# ---- a zone of the operator's own survey
+# ---- init with the operator's own survey
 
 SURVEY = Path(__file__).parents[3] / "shared/data/occupancy_survey/chains.parquet"
 
@@ -225,15 +226,15 @@ def diaries(folder: Path) -> Path:
     return path
 
 
-def test_learn_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
+def test_init_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
     survey = diaries(tmp_path)
-    out = tmp_path / "zone"
-    assert run("learn", "--out", out, "--survey", survey, "--mix", "1:3,2:2") == 0
+    assert run("init", tmp_path / "zone", "--survey", survey, "--mix", "1:3,2:2") == 0
     file = tmp_path / "zone" / "service.toml"
+    assert [one.key for one in placeholders(file)] == ["houses[0].meters"]
     (zone,) = load_deployment(file).zones
     assert zone.promise is not None
     assert (zone.promise.secret, zone.policy.eta) == ("window", 1.0)
-    assert zone.meters == tuple(f"learned-{i:04d}" for i in range(1, 6))
+    assert zone.meters == tuple(f"elm-{i:04d}" for i in range(1, 6))
     wanted = survey_models(load_survey(survey), [1, 1, 1, 2, 2], seconds=900)
     assert zone.pattern is not None
     found = zone.pattern.scenario.models
@@ -253,22 +254,27 @@ def test_learn_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
         "richardsonpy",
     ],
 )
-def test_learn_reads_real_surveys(tmp_path: Path, source: Path | str) -> None:
+def test_init_reads_real_surveys(tmp_path: Path, source: Path | str) -> None:
     if source == "richardsonpy":
         pytest.importorskip("richardsonpy", reason="the extra hushgrid[survey] is not installed")
-    assert run("learn", "--out", tmp_path, "--survey", source) == 0
+    assert run("init", tmp_path, "--survey", source) == 0
+    assert [one.key for one in placeholders(tmp_path / "service.toml")] == ["houses[0].meters"]
     (zone,) = load_deployment(tmp_path / "service.toml").zones
-    assert len(zone.meters) == 20
+    assert len(zone.meters) == 1000
 
 
 @pytest.mark.parametrize(
     ("mix", "says"),
     [("two", "give houses by residents"), ("2:0", "at least one"), ("1:5,9:5", "there are")],
 )
-def test_learn_writes_nothing_where_the_survey_does_not_fit(
+def test_init_writes_nothing_where_the_survey_does_not_fit(
     tmp_path: Path, mix: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     zone = tmp_path / "zone"
-    assert run("learn", "--out", zone, "--survey", diaries(tmp_path), "--mix", mix) == 2
+    assert run("init", zone, "--survey", diaries(tmp_path), "--mix", mix) == 2
     assert says in capsys.readouterr().err
+    assert run("init", zone, "--survey", tmp_path / "none.csv") == 2
+    assert "none.csv does not exist" in capsys.readouterr().err
+    assert run("init", zone, "--mix", mix) == 2
+    assert "but survey is not set" in capsys.readouterr().err
     assert not zone.exists()

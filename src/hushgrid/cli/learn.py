@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DAY = 86_400  # [s]
 
 
-def _read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
+def read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
     """Read a survey, and a mix of houses with their numbers of residents.
 
     Args:
@@ -86,7 +86,7 @@ def _zone_from_survey(
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
-    chains, counts, definition = _read_mix(survey, mix or "2:20")
+    chains, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
     ids = () if listed is None else tuple(read_meters(listed))
     if ids and len(ids) != len(houses):
@@ -96,7 +96,7 @@ def _zone_from_survey(
     models = survey_models(chains, houses, seconds=seconds, definition=definition)
     raw = survey_models(chains, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
-    sources, paths = _survey_files(out, models)
+    sources, paths = survey_files(out, models)
     zone = NewZone(
         homes=len(houses),
         id=table.zone,
@@ -129,7 +129,7 @@ def _zone_from_survey(
     return values, paths
 
 
-def _survey_files(
+def survey_files(
     folder: Path, models: Sequence[OccupancyModel]
 ) -> tuple[tuple[ModelSource, ...], list[Path]]:
     """Write the models of a survey next to a service file.

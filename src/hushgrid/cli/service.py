@@ -13,12 +13,18 @@ from hushgrid.cli import _common as common
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
     homes: Annotated[int, typer.Option(min=1, max=10_000_000, help="Number of homes.")] = 1000,
+    survey: Annotated[
+        str | None, typer.Option(help="CSV or Parquet of chains, or the word richardsonpy.")
+    ] = None,
+    mix: Annotated[
+        str | None, typer.Option(help="With a survey: houses by residents, such as 1:300,2:700.")
+    ] = None,
 ) -> None:
     """Write a commented service file that runs as it is, and its keys: of the ledger, of blocks.
 
     It promises about any window of time and needs no model of the homes. The window is the longest
-    of P1D, P3D, P7D and P14D whose planned price error is at most 8 %. With models of the homes:
-    hushgrid learn --survey.
+    of P1D, P3D, P7D and P14D whose planned price error is at most 8 %. With --survey the file has a
+    model of the homes too.
 
     Example: hushgrid init my-zone --homes 5000 && hushgrid check my-zone/service.toml
 
@@ -26,13 +32,16 @@ def init(
     Args: see the help of each option.
 
     Raises:
-        FileError: If the service file or the key exists.
+        FileError: If the service file or the key exists, or the survey cannot be read.
     """
+    from dataclasses import replace
     from datetime import UTC, datetime
 
+    from hushgrid.cli.learn import read_mix, survey_files
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.service_file import load_deployment
+    from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.operate.check import rehearse
     from hushgrid.operate.template import (
         BLOCK_KEYS,
@@ -44,20 +53,31 @@ def init(
     from hushgrid.stores.ledger.writer import create
     from hushgrid.stores.meters.block_keys import BlockKeys
 
+    if mix is not None and survey is None:
+        raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    zone = NewZone(homes)
+    zone, models = NewZone(homes), tuple[OccupancyModel, ...]()
+    if survey is not None:
+        from hushgrid.learning.habits import survey_models
+
+        survey_table, counts, definition = read_mix(survey, mix or f"2:{homes}")
+        houses = [n for n, count in counts.items() for _ in range(count)]
+        models = survey_models(survey_table, houses, seconds=zone.seconds, definition=definition)
+        zone = replace(zone, homes=len(houses))
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
     for path in (service, key):
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
+    sources, paths = survey_files(folder, models)
     create(key)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
     with common.progress("planning windows, and the first price", 1) as tick:
+        zone = replace(zone, models=sources)
         write_text(service, new_file(int(today.timestamp()), zone, planned_errors(zone)))
         rehearse(load_deployment(service).zones[0])
         tick()
-    common.echo_written([service, key, blocks], None)
+    common.echo_written([service, *paths, key, blocks], None)
 
 
 def check(
