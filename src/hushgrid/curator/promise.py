@@ -192,6 +192,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "time_zone": zone.time_zone,
         "currency": zone.currency,
         "tariff": terms,
+        "publish": zone.policy.publish,
         "error": expected_error(zone),
         **outlook_figures(zone),
     }
@@ -208,19 +209,23 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
 
 
 def outlook_figures(zone: ZoneService) -> dict[str, Any]:
-    """What one price, a day's and a week's say about one interval; what the promise covers.
+    """What prices say about one interval; what the promise covers; noise as a share of the load.
 
     Args:
         zone: The zone.
 
     Returns:
-        The keys that /v1/promise and a certificate share: `leakage` and `covers`.
+        Keys of GET /v1/promise; a certificate states `leakage` and `covers` as well.
     """
     try:
         zone_outlook = outlook(zone)
     except HushgridError:
-        return {"leakage": None, "covers": []}
-    return {"leakage": figures(zone_outlook), "covers": covers_json(zone_outlook.covers)}
+        return {"leakage": None, "covers": [], "noise": None}
+    return {
+        "leakage": figures(zone_outlook),
+        "covers": covers_json(zone_outlook.covers),
+        "noise": finite_or_none(zone_outlook.plan.prospect.share(zone_outlook.rho)),
+    }
 
 
 def expected_error(zone: ZoneService) -> float | None:

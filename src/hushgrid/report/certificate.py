@@ -263,7 +263,8 @@ def _figures(terms: Terms) -> dict[str, Any]:
     As the service states it, where there is one. Nothing if models are private.
     """
     if terms.figures is not None:
-        return dict(terms.figures())
+        figures = terms.figures()
+        return {name: figures[name] for name in ("leakage", "covers")}
     day = round(24 / terms.days.hours)
     policy = terms.policy.first(7 * day)
     world = (terms.zone, terms.tariff, terms.models, terms.consumption, policy)

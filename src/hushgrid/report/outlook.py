@@ -195,7 +195,10 @@ def outlook_brief(outlook: Outlook) -> str:
         *words,
         f"Expected price error: {price_error(outlook):.1%}; without any reading"
         f" {price_error(outlook, 'forecast'):.1%}.",
-        *[f"Noise changes a month's bill by {expected:.2%}; with 95 % by at most {most:.2%}."]
+        *[
+            f"At raw prices noise would change a month's bill by {expected:.2%}; with 95 % by at"
+            f" most {most:.2%}{_OTHER_PRICE * (outlook.plan.policy.publish == 'estimate')}."
+        ]
         * math.isfinite(most),
         *_better(outlook),
         *covers_lines(outlook.covers, COVERS_BRIEF),
@@ -203,6 +206,7 @@ def outlook_brief(outlook: Outlook) -> str:
     return "\n".join(lines)
 
 
+_OTHER_PRICE = " (published is the estimate's price, for which no such figure is planned)"
 WORTH = 0.1  # share of the load that noise may be where a zone counts as large enough
 
 
