@@ -39,8 +39,9 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.chain import Fold
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, session_url
+from hushgrid.stores.ledger.recovery import recover, refold
 from hushgrid.stores.ledger.witness import KEPT, open_witnesses
-from hushgrid.stores.ledger.writer import load, recover, refold, verify_signature
+from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.web.http.server import Server, SwappableApp
 
