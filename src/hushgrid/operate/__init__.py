@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from hushgrid.curator.changes import Changes
     from hushgrid.curator.clock import Clock
-    from hushgrid.curator.terms import Changes
     from hushgrid.files.deployment import Deployment
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
@@ -46,7 +46,7 @@ def serve(
     import sys
     from contextlib import ExitStack
 
-    from hushgrid.curator.terms import changes_of, unasked
+    from hushgrid.curator.changes import changes_of, unasked
     from hushgrid.errors import LedgerError
     from hushgrid.operate.process import Process, log
     from hushgrid.stores.ledger import standby_remark

@@ -32,14 +32,10 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
 from hushgrid.curator.replay import add_rates
-from hushgrid.curator.terms import (
-    digest_of,
-    first_state,
-    terms_record,
-    zone_as_begun,
-)
+from hushgrid.curator.terms import digest_of, first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount, from_rows
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService

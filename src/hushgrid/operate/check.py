@@ -25,19 +25,17 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
+from hushgrid.curator.changes import change_of, next_border, zone_as_begun
 from hushgrid.curator.curator import LATE
 from hushgrid.curator.promise import Running
 from hushgrid.curator.replay import Replay
 from hushgrid.curator.terms import (
-    change_of,
     check_all_here,
     check_models_agree,
     check_moves,
     check_new,
     digest_of,
     first_state,
-    next_border,
-    zone_as_begun,
 )
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (

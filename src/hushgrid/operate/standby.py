@@ -26,8 +26,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from hushgrid.curator.changes import changes_of, under_ledger_terms
 from hushgrid.curator.clock import Clock, since_start
-from hushgrid.curator.terms import changes_of, under_ledger_terms
 from hushgrid.errors import (
     LedgerAwayError,
     LedgerError,
