@@ -72,8 +72,9 @@ def test_prices_come_by_themselves(page_of: Open) -> None:
     expect(page.locator("#covers li")).to_have_count(5)
     expect(page.locator("#covers li").nth(3)).to_have_text(
         re.compile(
-            r"Away for two weeks: \d+ times for a home that uses its limit, \d+ for a typical one;"
-            r" the odds shift by at most e\^[\d.]+\."
+            r"Away for two weeks: the best attack tells two homes apart at most \d+ times of 100"
+            r" where they use their limit, \d+ where they are typical; about one home, a 50 : 50"
+            r" guess becomes [\d.]+ : [\d.]+ at most \(odds times e\^[\d.]+\)\."
         )
     )
     expect(page.locator("#cost")).to_contain_text("%")

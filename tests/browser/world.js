@@ -37,7 +37,7 @@
   const today = () => Math.floor((t - 1) / 96);
   const answers = {
     "/v1/prices": () => ({ zone: "elm-street", currency: "EUR", unit: "EUR/kWh", interval_s: STEP, simulated: true, published: range(t - 96, t + 1, (i) => ({ ...entry(i), source: "readings" })), forecast: range(t + 1, t + 97, entry), next: null }),
-    "/v1/promise": () => ({ zone: "elm-street", sentence: "A promise.", assumptions: ["An assumption."], secret: "interval", epsilon: 1, eta: 0.05, horizon: 96, houses: 1000, interval_s: STEP, time_zone: "UTC", currency: "EUR", error: 0.02, covers: [{ duration: "P14D", shift: 46.514, auc_limit: 0.995, auc_typical: 0.7374 }] }),
+    "/v1/promise": () => ({ zone: "elm-street", sentence: "A promise.", assumptions: ["An assumption."], secret: "interval", epsilon: 1, eta: 0.05, horizon: 96, houses: 1000, interval_s: STEP, time_zone: "UTC", currency: "EUR", error: 0.02, noise: 0.2, publish: "estimate", covers: [{ duration: "P14D", shift: 46.514, auc_limit: 0.995, auc_typical: 0.7374 }] }),
     "/v1/session": () => ({ client: "operator", scopes: ["operate"] }),
     "/v1/operator": () => ({ now: utc(START), zones: [{ zone: "elm-street", state: "publishing", t, missing: t % 5, alerts: t % 2 }, { zone: "oak-lane", state: "publishing", t, missing: 0, alerts: 0 }] }),
     "/v1/operator/zone": () => ({

@@ -72,6 +72,10 @@ def test_the_longest_window_that_costs_little_is_chosen(tmp_path: Path) -> None:
     text = example(BEGINS, 30, errors)
     assert 'window = "P14D"' in text
     assert "P1D 4.0 %, P3D 6.0 %, P7D 8.0 %, P14D 7.0 %" in text
+    assert "# chosen: the longest with at most 8 %" in text
+    text_of_none = example(BEGINS, 30, dict.fromkeys(WINDOWS, 0.0841))
+    assert 'window = "P1D"' in text_of_none
+    assert "# chosen: the shortest: none is below 8 %" in text_of_none
     (tmp_path / "service.toml").write_text(text)
     (zone,) = load_deployment(tmp_path / "service.toml", planned=False).zones
     assert zone.promise is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise, product
 
 import numpy as np
 import pytest
@@ -191,6 +191,43 @@ def test_block_rules_equal_their_definitions(seed: int) -> None:
                 if house in flip.pick(range(m))
             ]
             assert max(sums, default=None) == definition(states, bounds, house)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_line_6_equals_its_enumeration(n: int) -> None:
+    """Rule `paper`: pairs of possible states that differ in one house, each within u / b."""
+    bounds, scale = [2, 3, 4][:n], 5.0
+    ends = [(np.eye(u + 1)[0], np.eye(u + 1)[u]) for u in bounds]  # loses all that it can
+    spread = [(np.full(u + 1, 1 / (u + 1)), np.eye(u + 1)[u]) for u in bounds]
+    states = list(product((0, 1), repeat=n))
+    for mask in range(1, 2 ** len(states)):
+        possible = [bool(mask >> s & 1) for s in range(len(states))]
+        allowed = [
+            state for state, is_possible in zip(states, possible, strict=True) if is_possible
+        ]
+        neighbours = {
+            tuple(h for h in range(n) if m[h] != m2[h])
+            for m, m2 in combinations(allowed, 2)
+            if sum(abs(a - b) for a, b in zip(m, m2, strict=True)) == 1
+        }
+        pairs = flips(bytes(possible), "paper")
+        assert {flip.pick(range(n)) for flip in pairs} == neighbours
+        assert len(pairs) == len(neighbours)
+        assert all(flip.exact and flip.start() == (0,) for flip in pairs)
+    for m, m2 in combinations(states, 2):
+        differing = [h for h in range(n) if m[h] != m2[h]]
+        if len(differing) > 1:
+            continue
+        most = bounds[differing[0]] / scale
+        losses = [
+            oracle.worst_log_ratio(
+                *([laws[h][s] for h, s in enumerate(state)] for state in (m, m2)),
+                scale, -8, sum(bounds) + 8,
+            )
+            for laws in (ends, spread)
+        ]  # fmt: skip
+        assert losses[0] == pytest.approx(most)
+        assert 0 < losses[1] < most
 
 
 def test_many_flips_are_covered_by_the_largest_sets() -> None:

@@ -17,14 +17,17 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from hushgrid.curator.clock import SystemClock
 from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.settings import Http
+from hushgrid.stores.clients import Client, ClientStore, hash_secret, new_secret
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
+from hushgrid.web.tokens import Access
 from tests.curator.worlds import TOKEN, MemoryMeters
 from tests.operate.reading_files import DIGEST, NOTHING, run
 from tests.web.brokers import Broker, until
@@ -166,8 +169,13 @@ class Curious:
         made = load_deployment(file)
         self.meters = MemoryMeters(*made.zones)
         self.ingest = Ingest(made.zones, self.meters)
+        self.clients = ClientStore(str(file.parent / "clients.sqlite"))
         app = make_app(
-            self.ingest, ZoneStates(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
+            self.ingest,
+            ZoneStates(z.id for z in made.zones),
+            Metrics(),
+            Http(tokens=(DIGEST,)),
+            access=Access(self.clients, b"k" * 32, SystemClock(), lifetime=1, static=(DIGEST,)),
         )
         self.server = Server(app, "127.0.0.1", 0)
         self.server.start()
@@ -179,6 +187,7 @@ def curious(file: Path) -> Iterator[Curious]:
     made = Curious(file)
     yield made
     made.server.stop()
+    made.clients.close()
 
 
 def test_a_fleet_feeds_a_curator_over_http(
@@ -196,6 +205,48 @@ def test_a_fleet_feeds_a_curator_over_http(
     assert [start - starts[0] for start in starts] == [0, 900, 1800]
     assert len({house for _, house, _ in curious.meters.rows}) == 40
     assert len(set(curious.meters.rows.values())) > 20, "houses differ"
+
+
+def test_a_fleet_logs_in_with_the_file_of_its_client(
+    file: Path, curious: Curious, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tokens end after a second, so that it gets another one on the way."""
+    secret, fleet = new_secret(), file.parent / "fleet.json"
+    curious.clients.add(Client("fleet", ("write_readings",), hash_secret(secret), 1))
+    fleet.write_text(json.dumps({"client_id": "fleet", "client_secret": secret, "ven": None}))
+    call = ("meters", "--config", file, "--to", curious.url, "--speed", 600, "--steps", 3)
+    status, out, err = run(capsys, *call, "--token-file", fleet, "--json", "-")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["accepted"] == 120
+    fleet.write_text(json.dumps({"client_id": "fleet", "client_secret": f"{secret}x"}))
+    status, _, err = run(capsys, *call, "--token-file", fleet)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "gave client 'fleet' no token (401" in err
+    assert secret not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"client_id": "fleet"}', "lacks 'client_secret'; give the file of hushgrid client add"),
+        ('{"client_id"', "is no whole JSON object; give the file of hushgrid client add"),
+        ("client_secret  of-the-fleet", "holds no token: it has spaces"),
+        ("of-the-fleet\nof-the-fleet", "holds no token: it has spaces, several lines"),
+    ],
+)
+def test_a_token_file_that_is_none_is_told(
+    file: Path, text: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = file.parent / "fleet.json"
+    wrong.write_text(text)
+    for call in (
+        ("meters", "--config", file, "--to", "http://127.0.0.1:1"),
+        ("status", "http://127.0.0.1:1"),
+    ):
+        status, _, err = run(capsys, *call, "--token-file", wrong)
+        assert (status, err.count("\n")) == (2, 1)
+        assert f"token file {wrong} {says}" in err
+        assert "of-the-fleet" not in err
 
 
 def test_a_fleet_without_a_token_is_told(

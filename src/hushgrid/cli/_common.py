@@ -51,7 +51,10 @@ Heads = Annotated[
     list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="File with the bearer token; else $HUSHGRID_TOKEN.")
+    Path | None,
+    typer.Option(
+        help="File with a bearer token, or that of client add --json; else $HUSHGRID_TOKEN."
+    ),
 ]
 
 
@@ -174,18 +177,76 @@ def seconds(word: str, text: str, least: int = 1) -> int:
     return length
 
 
-def token_of(token_file: Path | None) -> str:
-    """A bearer token.
+def tokens_of(token_file: Path | None, url: str) -> Callable[[], str]:
+    """Where the bearer tokens of a command come from.
 
     Args:
-        token_file: File that holds it; None: the environment variable HUSHGRID_TOKEN.
+        token_file: File with a token, or what `hushgrid client add --json` wrote; None: the
+            environment variable HUSHGRID_TOKEN.
+        url: The service's address.
 
     Returns:
-        The token; empty where there is none.
+        A function that gives a token: for a client a new one each time, else always the same;
+        empty where there is none.
+
+    Raises:
+        ServiceError: If the file, or the variable, holds neither; its message shows nothing of it.
     """
+    import json
+
+    from hushgrid.errors import ServiceError
     from hushgrid.files.results import read_text
 
-    return (read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")).strip()
+    place = "HUSHGRID_TOKEN" if token_file is None else f"token file {token_file}"
+    text = (read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")).strip()
+    if token_file is not None and text.startswith("{"):
+        try:
+            client = json.loads(text)
+            name, secret = client["client_id"], client["client_secret"]
+        except ValueError:
+            problem = "is no whole JSON object"
+        except KeyError as error:
+            problem = f"lacks {error}"
+        else:
+            return lambda: _new_token(url, str(name), str(secret))
+        raise ServiceError(
+            f"{place} {problem}; give the file of hushgrid client add NAME --json FILE, or a file"
+            " with a token alone."
+        )
+    if not (text.isascii() and text.isprintable() and " " not in text):
+        raise ServiceError(
+            f"{place} holds no token: it has spaces, several lines or other signs; give one token,"
+            " or the file of hushgrid client add NAME --json FILE."
+        )
+    return lambda: text
+
+
+def _new_token(url: str, client: str, secret: str) -> str:
+    import httpx
+
+    from hushgrid.errors import ServiceError, connection_reason
+
+    try:
+        answer = httpx.post(
+            f"{url.rstrip('/')}/v1/token",
+            data={
+                "grant_type": "client_credentials",
+                "client_id": client,
+                "client_secret": secret,
+            },
+            timeout=60,
+        )
+        if answer.status_code == 200:
+            return str(answer.json()["access_token"])
+        reason = f"{answer.status_code} {answer.json()['error_description']}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = connection_reason(error)
+    except (ValueError, KeyError, TypeError):
+        reason = f"{answer.status_code}, no answer of /v1/token"
+    raise ServiceError(
+        f"service {url} gave client {client!r} no token ({reason}); see that it runs and that the"
+        " client is one of its own."
+    )
 
 
 @contextmanager

@@ -182,7 +182,7 @@ def meters(
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     deployment = load_deployment(config, planned=False)
     topic = deployment.mqtt.readings if deployment.mqtt else None
-    way = open_channel(to, common.token_of(token_file), topic)
+    way = open_channel(to, common.tokens_of(token_file, to), topic)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
     total, count, intervals = Receipt(), 0, 0

@@ -303,7 +303,7 @@ def status(
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")
-        statuses = from_service(service, common.token_of(token_file))
+        statuses = from_service(service, common.tokens_of(token_file, service)())
     else:
         statuses = from_ledger(load_deployment(Path(service), planned=False), time.time())
     common.echo(f"{'zone':<20} {'t':>7} {'room':>10} {'missing':>8} state", json)

@@ -1,4 +1,4 @@
-"""The terms of a file beside those of the ledger: what differs, and from when on the others hold."""
+"""The terms of a file beside those of the ledger: what differs, and when the others begin."""
 
 from __future__ import annotations
 

@@ -192,8 +192,9 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "time_zone": zone.time_zone,
         "currency": zone.currency,
         "tariff": terms,
+        "publish": zone.policy.publish,
         "error": expected_error(zone),
-        **_outlook_json(zone),
+        **outlook_figures(zone),
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
@@ -207,13 +208,24 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
     return {"alpha": rate.alpha, "beta": rate.beta, "floor": rate.floor, "cap": cap}
 
 
-def _outlook_json(zone: ZoneService) -> dict[str, Any]:
-    """What one price, a day's and a week's say about one interval; what the promise covers."""
+def outlook_figures(zone: ZoneService) -> dict[str, Any]:
+    """What prices say about one interval; what the promise covers; noise as a share of the load.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Keys of GET /v1/promise; a certificate states `leakage` and `covers` as well.
+    """
     try:
         zone_outlook = outlook(zone)
     except HushgridError:
-        return {"leakage": None, "covers": []}
-    return {"leakage": figures(zone_outlook), "covers": covers_json(zone_outlook.covers)}
+        return {"leakage": None, "covers": [], "noise": None}
+    return {
+        "leakage": figures(zone_outlook),
+        "covers": covers_json(zone_outlook.covers),
+        "noise": finite_or_none(zone_outlook.plan.prospect.share(zone_outlook.rho)),
+    }
 
 
 def expected_error(zone: ZoneService) -> float | None:
@@ -317,7 +329,9 @@ def outlook(zone: ZoneService) -> Outlook:
         seconds=zone.seconds,
         window=window_steps(zone),
     )
-    leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
+    leakage = week = None
+    if promise.secret != "window":  # which uses no model: what a day's prices say is in `covers`
+        leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
         plan,
         promise.secret,

@@ -160,7 +160,7 @@ class DemoRun:
             process.open(self._clock.now())
             stack.callback(process.history.watch(self._saw))
             process.listen(self._clock, self._stage)
-            self._way = HttpChannel(self._url, self._token)
+            self._way = HttpChannel(self._url, lambda: self._token)
             stack.callback(self._way.shut)
             self._process = process
             self._stack = stack.pop_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -146,16 +146,15 @@ class HttpChannel:
 
     Args:
         url: The service's address.
-        token: A bearer token; empty: none.
+        tokens: Gives a bearer token, anew where the last one is refused; empty: none.
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, tokens: Callable[[], str]) -> None:
         import httpx
 
         self._client = httpx.Client(base_url=url, timeout=60)
-        self._headers = {"Content-Type": "application/x-ndjson"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._tokens = tokens
+        self._token: str | None = None  # until the first delivery
 
     def check(self) -> None:
         """Send a body without readings: a service that would refuse readings says so at once.
@@ -176,9 +175,14 @@ class HttpChannel:
         import httpx
 
         reason = "no answer"
+        if self._token is None:
+            self._token = self._tokens()
         for attempt in range(ATTEMPTS):
+            headers = {"Content-Type": "application/x-ndjson"}
+            if self._token:
+                headers["Authorization"] = f"Bearer {self._token}"
             try:
-                answer = self._client.post("/v1/readings", content=body, headers=self._headers)
+                answer = self._client.post("/v1/readings", content=body, headers=headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
                 reason = connection_reason(error)
                 break
@@ -189,6 +193,8 @@ class HttpChannel:
                     counts = answer.json()
                     return Receipt(*(counts[name] for name in Receipt._fields))
                 reason = f"{answer.status_code} {_detail(answer)}"
+                if answer.status_code == 401 and self._renewed():
+                    continue
                 if answer.status_code < 500:
                     break
             time.sleep(PAUSE * 2**attempt)
@@ -196,6 +202,11 @@ class HttpChannel:
             f"service {self._client.base_url} took no readings ({reason}); see that it runs and"
             " that the token is one of its own."
         )
+
+    def _renewed(self) -> bool:
+        """Whether there is another token than the refused one, which may have ended."""
+        refused, self._token = self._token, self._tokens()
+        return self._token != refused
 
     def rate(self, zone: str) -> float | None:
         """The newest price."""
@@ -263,12 +274,12 @@ class MqttChannel:
         hang_up(self._client)
 
 
-def open_channel(target: str, token: str, pattern: str | None) -> MeterChannel:
+def open_channel(target: str, tokens: Callable[[], str], pattern: str | None) -> MeterChannel:
     """Open a channel to a curator. Over HTTP it is asked first whether it takes readings.
 
     Args:
         target: http://HOST:PORT, https://HOST:PORT or mqtt://HOST:PORT.
-        token: A bearer token for HTTP; empty: none.
+        tokens: Gives a bearer token for HTTP; empty: none.
         pattern: The topic that the service subscribes to over MQTT; None: the usual one.
 
     Returns:
@@ -284,7 +295,7 @@ def open_channel(target: str, token: str, pattern: str | None) -> MeterChannel:
         host, port = "", None
     if url.scheme in ("http", "https") and host:
         with ExitStack() as stack:
-            channel = HttpChannel(target, token)
+            channel = HttpChannel(target, tokens)
             stack.callback(channel.shut)
             channel.check()
             stack.pop_all()

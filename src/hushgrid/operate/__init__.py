@@ -36,7 +36,7 @@ def serve(
         clock: The wall clock.
         stop: Ends the loop once it is set.
         changed: Begin the terms of the file where the ledger has others.
-        changes: Finds where it has; None: `terms.changes_of`.
+        changes: Finds where it has; None: `changes.changes_of`.
 
     Raises:
         LedgerError: The ledger has other terms and `changed` is not set, or it cannot be gone on

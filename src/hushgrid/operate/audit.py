@@ -33,7 +33,12 @@ from hushgrid.audit.evidence import (
     from_recording,
 )
 from hushgrid.curator.changes import zone_as_begun
-from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
+from hushgrid.curator.promise import (
+    outlook_figures,
+    stated_epsilon,
+    window_steps,
+    window_words,
+)
 from hushgrid.curator.replay import add_rates
 from hushgrid.curator.terms import digest_of, first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount, from_rows
@@ -206,6 +211,7 @@ def terms_of(service: ZoneService) -> Terms:
         window_steps=window_steps(service),
         name=digest_of(service),
         meters=len(service.all_meters),
+        figures=partial(outlook_figures, service),
     )
 
 

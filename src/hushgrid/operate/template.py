@@ -196,7 +196,10 @@ def chosen_window(errors: Mapping[str, float]) -> str:
 
 def _costs(errors: Mapping[str, float]) -> str:
     listing = ", ".join(f"{name} {100 * errors[name]:.1f} %" for name in WINDOWS)
-    return f"# planned price error by window: {listing} (hushgrid plan)\n"
+    most = f"{100 * MOST_ERROR:.0f} %"
+    is_small = min(errors[name] for name in WINDOWS) <= MOST_ERROR
+    rule = f"the longest with at most {most}" if is_small else f"the shortest: none is below {most}"
+    return f"# planned price error by window: {listing} (hushgrid plan)\n# chosen: {rule}\n"
 
 
 def planned_errors(zone: NewZone) -> dict[str, float]:

@@ -42,7 +42,8 @@ class Outlook:
         secret: What is promised.
         epsilon: Epsilon of the promise.
         steps: Number of releases it covers.
-        leakage_day: Leakage about one step of one house from the first day's releases, or None.
+        leakage_day: Leakage about one step of one house from the first day's releases; None where
+            there is no bound, or no model by which to tell: of a promise about windows.
         day: Number of releases of a day.
         rho: Relative error to expect of the model.
         leakage_week: As `leakage_day`, of the first week.
@@ -154,7 +155,7 @@ def outlook_prose(outlook: Outlook) -> str:
     )
     words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
     lines = [*words, f"Exactly: {promise}", *noise_lines(plan)]
-    if outlook.leakage_day is not None and outlook.secret != "window":
+    if outlook.leakage_day is not None:
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"
             f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."
@@ -194,7 +195,10 @@ def outlook_brief(outlook: Outlook) -> str:
         *words,
         f"Expected price error: {price_error(outlook):.1%}; without any reading"
         f" {price_error(outlook, 'forecast'):.1%}.",
-        *[f"Noise changes a month's bill by {expected:.2%}; with 95 % by at most {most:.2%}."]
+        *[
+            f"At raw prices noise would change a month's bill by {expected:.2%}; with 95 % by at"
+            f" most {most:.2%}{_OTHER_PRICE * (outlook.plan.policy.publish == 'estimate')}."
+        ]
         * math.isfinite(most),
         *_better(outlook),
         *covers_lines(outlook.covers, COVERS_BRIEF),
@@ -202,6 +206,7 @@ def outlook_brief(outlook: Outlook) -> str:
     return "\n".join(lines)
 
 
+_OTHER_PRICE = " (published is the estimate's price, for which no such figure is planned)"
 WORTH = 0.1  # share of the load that noise may be where a zone counts as large enough
 
 

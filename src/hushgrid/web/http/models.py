@@ -447,6 +447,8 @@ class PromiseTerms(PromiseAnswer):
         leakage: of one price, the first day's and the first week's about one interval; null if it
             is not known.
         covers: what all prices can say about a home in longer and longer stretches of time.
+        noise: planned noise of a release as a share of the expected load; null if it is not known.
+        publish: what a price is that of: the noisy load, or the public's estimate.
         tariff: terms of the tariff.
         readings_wh: limits of readings over all homes, where homes export.
     """
@@ -460,6 +462,8 @@ class PromiseTerms(PromiseAnswer):
     error: float | None
     leakage: LeakageFigures | None
     covers: list[CoverFigures]
+    noise: float | None
+    publish: Literal["raw", "estimate"]
     tariff: TariffTerms
     readings_wh: ReadingLimits = ReadingLimits(low=0, high=0)
 

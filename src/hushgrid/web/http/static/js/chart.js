@@ -166,8 +166,15 @@ function line(one) {
     width: one.width ?? 2,
     dash: one.dash,
     paths: one.step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear(),
-    points: one.points ? { show: true, size: one.points, fill: () => colour(one.colour) } : { show: false },
+    points: { show: true, size: one.points ?? 6, fill: () => colour(one.colour), filter: one.points ? undefined : lone },
   };
+}
+
+// Indices of values without neighbours, which a line alone would not show.
+function lone(u, series) {
+  const row = u.data[series];
+  const at = (i) => row[i] !== null && row[i] !== undefined;
+  return Array.from(row.keys()).filter((i) => at(i) && !at(i - 1) && !at(i + 1));
 }
 
 // Hours of the day; at midnight the date.

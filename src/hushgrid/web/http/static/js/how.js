@@ -3,14 +3,26 @@
 import { ask, worded } from "./api.js";
 import { find, items, say, state, width, zone } from "./dom.js";
 import { most, number, percent, short } from "./format.js";
-import { covered, seenBy } from "./promise.js";
+import { covered, seenBy, unbroken } from "./promise.js";
 import { t } from "./words.js";
 
 const card = find("#promise");
 
+// The planned noise beside the expected load.
+function share({ noise, publish }) {
+  if (noise === null) return "";
+  if (noise < 1) return t("In this zone it is {share} of the load of all homes together.", { share: percent(noise) });
+  return publish === "estimate"
+    ? t("In this zone it is {ratio} times the load of all homes together: the price is an estimate that follows many releases, not one.", { ratio: short(noise) })
+    : t("In this zone it is {ratio} times the load of all homes together.", { ratio: short(noise) });
+}
+
 function render(promise) {
   const top = most(promise.epsilon);
-  say(find("#words"), promise.words);
+  const minutes = promise.interval_s / 60;
+  say(find("#remains"), t("An adversary who knows what all the other homes use only has to subtract. What remains is the load of your home: occupied or empty, every {minutes} minutes.", { minutes: short(minutes) }));
+  say(find("#share"), share(promise));
+  say(find("#words"), unbroken(promise.words));
   say(find("#sentence"), promise.sentence);
   items(find("#uncovered"), promise.not_covered);
   items(find("#assumptions"), promise.assumptions);

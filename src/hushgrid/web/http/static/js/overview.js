@@ -4,6 +4,7 @@ import { about, ask, listen, liveness, throttled } from "./api.js";
 import { chart } from "./chart.js";
 import { again, fill, find, items, make, pairs, say, state, width } from "./dom.js";
 import { clock, digits, number, percent, seconds, short } from "./format.js";
+import { unbroken } from "./promise.js";
 
 const RECENT = 12; // releases in the table
 const CALM = 1000; // [ms] between two requests
@@ -142,7 +143,7 @@ function tiles(one) {
   const { noise, missing, houses, currency, promise } = current;
   const places = digits(one.rate);
   say(find("#state"), current.state);
-  say(find("#step"), `${current.mode}, ${times.full(seconds(one.start))}`);
+  say(find("#step"), `${current.mode}, ${times.full(seconds(one.start))} (${place})`);
   say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
   say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(noisy(one), 1)} kWh`);
   say(find("#rate"), `${number(one.rate, places)} ${currency}/kWh`);
@@ -153,7 +154,7 @@ function tiles(one) {
   say(find("#protected-share"), `of ${number(houses)}`);
   say(find("#missing"), number(missing.meters));
   say(find("#missing-share"), percent(missing.share));
-  say(find("#words"), promise.words);
+  say(find("#words"), unbroken(promise.words));
   say(find("#sentence"), promise.sentence);
   items(find("#uncovered"), promise.not_covered);
   items(find("#assumptions"), promise.assumptions);
@@ -166,9 +167,9 @@ function spread(wh) {
 function why() {
   const { noise, promise, houses } = current;
   pairs(find("#why"), [
-    ["Next noise", noise.spread ? `${spread(noise.spread)} (one standard deviation), scale ${number(noise.scale)} Wh` : "none"],
+    ["Next noise", noise.spread ? `${spread(noise.spread)} (one standard deviation)` : "none"],
     ["Why", noise.why],
-    ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
+    ["Decided by", noise.house === null ? "–" : `house ${noise.house}, model ${noise.model}`],
     ["Loss of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
     ["Promise", `ε = ${short(promise.epsilon)}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
@@ -207,29 +208,30 @@ function columns(...fields) {
 function pictures() {
   const places = digits(last(current.series).rate);
   const zone = place;
+  const below = [`Time zone ${place}`, ""];
   const at = (s) => times.full(s);
   const latest = () => current.series.length - 1;
   const table = (head, row) => ({
-    head: ["Interval", ...head],
+    head: [`Interval (${place})`, ...head],
     kinds: ["when", ...head.map(() => "number")],
     rows: () => current.series.map((one) => [times.full(seconds(one.start)), ...row(one)]),
   });
   const secret = { colour: "--secret", step: true, width: 1.75 };
   const open = { colour: "--price", step: true, width: 2.25 };
   const rates = chart(find("#rates"), {
-    unit: `Price [${current.currency}/kWh]`, zone, at, latest, format: (value) => number(value, places),
+    unit: `Price [${current.currency}/kWh]`, zone, below, at, latest, format: (value) => number(value, places),
     series: [{ ...open, label: "published" }, { ...secret, label: "exact (secret)", dash: [4, 3] }],
     table: table(["Published", "Exact"], (one) => [number(one.rate, places), number(one.optimal, places)]),
     words: () => `Published and exact price of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const loads = chart(find("#loads"), {
-    unit: "Load of an interval [kWh]", zone, at, latest, format: (value) => number(value, 1),
+    unit: "Load of an interval [kWh]", zone, below, at, latest, format: (value) => number(value, 1),
     series: [{ ...open, label: "with noise" }, { ...secret, label: "load (secret)", dash: [4, 3] }],
     table: table(["With noise", "Load"], (one) => [number(noisy(one), 1), number(kWh(one.load), 1)]),
     words: () => `Load with noise and load of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const scales = chart(find("#scales"), {
-    unit: "Noise, one standard deviation [kWh]", zone, at, latest, format: (value) => number(value, 1),
+    unit: "Noise, one standard deviation [kWh]", zone, below, at, latest, format: (value) => number(value, 1),
     y: { range: (_, low, high) => [0, 1.15 * (high || 1)] },
     series: [{ ...open, label: "noise" }],
     table: table(["Noise [kWh]", "Missing meters"], (one) => [number(kWh(one.spread), 1), number(one.missing)]),

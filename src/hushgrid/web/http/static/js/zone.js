@@ -4,7 +4,7 @@ import { about, ask, listen, liveness, throttled, worded } from "./api.js";
 import { chart } from "./chart.js";
 import { again, demo, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, number, percent, seconds } from "./format.js";
-import { covered } from "./promise.js";
+import { covered, unbroken } from "./promise.js";
 import { t } from "./words.js";
 
 const DAY = 86_400;
@@ -89,7 +89,7 @@ function columns({ published, forecast }) {
 
 function makeChart() {
   const places = digits(typical(), now.dataset.digits);
-  const row = (is) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : t("{from} to {to}", { from: number(one.low, places), to: number(one.high, places) }), ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), is];
+  const row = (kind) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : t("{from} to {to}", { from: number(one.low, places), to: number(one.high, places) }), ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), kind(one)];
   return chart(find("#prices"), {
     unit: t("Price [{unit}], time zone {place}", { unit: current.unit, place: place.replace("_", " ") }),
     zone: place,
@@ -111,7 +111,7 @@ function makeChart() {
     table: {
       head: [t("From"), t("Price [{unit}]", { unit: current.unit }), t("Of it energy"), t("95 % range"), ...(fed() ? [t("Feed-in")] : []), t("Kind")],
       kinds: ["when", "number", "number", "number", ...(fed() ? ["number"] : []), ""],
-      rows: () => [...current.published.map(row(t("published"))), ...current.forecast.map(row(t("expected")))],
+      rows: () => [...current.published.map(row((one) => KINDS[one.source])), ...current.forecast.map(row(() => t("expected")))],
     },
     words: () => t("Prices of today by the time of day: {published} published, {expected} expected. {summary} The table below has all of them.", { published: current.published.length, expected: current.forecast.length, summary: summary(current, places) }),
   });
@@ -137,6 +137,12 @@ function cheapest({ forecast, interval }) {
   }
   return best;
 }
+
+const KINDS = {
+  readings: t("published, from readings"),
+  forecast: t("published, a forecast without meters"),
+  fallback: t("published, the fallback price"),
+};
 
 const SOURCES = {
   forecast: t("This price is the public forecast: no meter was used for it, because no meter reported or the promise left no room for a price from readings."),
@@ -202,7 +208,7 @@ async function loadPromise() {
       place = promise.time_zone;
       times = clock(place);
     }
-    say(find("#words"), promise.words);
+    say(find("#words"), unbroken(promise.words));
     say(find("#sentence"), promise.sentence);
     items(find("#uncovered"), promise.not_covered);
     items(find("#assumptions"), promise.assumptions);
