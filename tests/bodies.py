@@ -46,6 +46,7 @@ def terms_of(
         "consumption": laws,
         "promise": promise,
         "plan": {"blocks": [[1, 0.5, steps]]},
+        "reach": None if window is None else 300.0,
         **more,
     }
     record = TermsRecord("", first, seconds, **stated)

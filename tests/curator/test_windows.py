@@ -17,14 +17,17 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.curator.gaps import resume_zones
-from hushgrid.curator.promise import outlook, promise_json
+from hushgrid.curator.promise import outlook, promise_json, zone_json
+from hushgrid.curator.status import Inside, explanation
+from hushgrid.curator.terms import first_state
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed, week_plan
-from hushgrid.operate.audit import load_case
+from hushgrid.operate.audit import load_case, terms_of
 from hushgrid.planning.planner import plan
 from hushgrid.planning.windows import most_blocks, window_loss
+from hushgrid.report.certificate import certificate_json
 from hushgrid.report.outlook import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
@@ -317,3 +320,31 @@ def test_a_plan_needs_no_model_to_be_true() -> None:
         )  # fmt: skip
         assert found.scale[0] == pytest.approx(1000 * 5, rel=1e-9)
         assert found.window == 13
+
+
+def test_certificate_check_and_answer_state_the_same_of_a_window(tmp_path: Path) -> None:
+    """Whichever weekday it begins; nothing of models, which it does not use."""
+    zone = load(tmp_path, BEGINS + 5 * HOUR, *WINDOW)
+    answer, checked = promise_json(zone, "production"), zone_json(zone, outlook(zone))
+    certificate = certificate_json(certify((), (terms_of(zone),)))
+    stated = certificate["promise"]
+    assert certificate["assumptions"] == answer["assumptions"] == checked["assumptions"]
+    assert not any("Occupancy" in line for line in certificate["assumptions"])
+    assert stated["covers"] == answer["covers"] == checked["promise"]["covers"]
+    touched = 7 * 24 // zone.policy.schedule.lengths[0] + 1
+    week = next(cover for cover in stated["covers"] if cover["duration"] == "P7D")
+    assert week["shift"] == pytest.approx(touched * zone.policy.epsilon_at(1))
+    assert stated["leakage"] == answer["leakage"]
+    assert (answer["leakage"]["day"], answer["leakage"]["week"]) == (None, None)
+    assert (checked["promise"]["day"], checked["promise"]["week"]) == (None, None)
+
+
+def test_the_noise_of_a_window_is_explained_without_a_model(tmp_path: Path) -> None:
+    zone = load(tmp_path, BEGINS, *WINDOW)
+    calibration = first_state(zone).scheduler.at(1)
+    inside = Inside(calibration.scale, calibration.epsilon, calibration.epsilon_any, 0, 0, 4)
+    text = explanation(zone, inside)
+    assert "model" not in text
+    cut = int(zone.scenario.consumption.clamp_ends(zone.policy.clamp)[1, 0])
+    assert text.startswith(f"House 0 (meter {zone.meters[0]}, contract ")
+    assert f", readings cut at {cut:,} Wh) needs the most noise" in text

@@ -745,7 +745,7 @@ def coverage_fault(first: State, t: int, scale: float, rates: Sequence[float]) -
     return (
         f"has a scale of {scale:.6g} Wh, but {len(due.protected)} houses are uncertain then and"
         f" need {due.scale:.6g}: house {houses[0]} and those like it lose {worst:.4g}, not"
-        f" {epsilon:g}; was it left out of the protected set?"
+        f" {epsilon:g}; perhaps it was left out of the protected set"
     )
 
 

@@ -39,7 +39,6 @@ from hushgrid.audit.recompute import (
 )
 from hushgrid.belief.filter import at_home, marginals
 from hushgrid.errors import ModelError
-from hushgrid.mechanism.policy import assumptions
 from hushgrid.mechanism.release import Release
 
 MOST = 5_000_000  # houses times steps given to the adversary
@@ -100,7 +99,8 @@ def largest_move(recomputed: Recomputed) -> LargestMove | None:
         bound = worst_leakage(terms.models, losses, lengths=recomputed.lengths(len(losses))).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
-    return LargestMove(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
+    step = recomputed.week.first + int(t)
+    return LargestMove(terms.zone.id, name, moved, int(house), step, bound, len(releases))
 
 
 def _releases(recomputed: Recomputed) -> list[Release]:
@@ -142,7 +142,7 @@ class Certificate:
         verdict: "passed", "failed" or "incomplete".
         checks: One per id, in the order of `CHECKS`.
         terms: The first terms given, or None.
-        assumptions: Assumptions of the promise.
+        assumptions: Assumptions of the promises, of all terms given.
         cannot_show: What no audit of this kind can establish.
         recomputed: The weeks computed again.
         houses: Figures of every house, per recomputed week.
@@ -219,15 +219,7 @@ def certify(
         verdict(checks),
         tuple(checks),
         first_terms,
-        ()
-        if first_terms is None
-        else assumptions(
-            "interval",
-            first_terms.policy,
-            first_terms.consumption,
-            len(first_terms.models),
-            exports=first_terms.zone.offset > 0,
-        ),
+        tuple(dict.fromkeys(line for version in terms for line in version.assumptions)),
         CANNOT_SHOW,
         tuple(recomputed),
         tuple(map(houses, recomputed, leakage)),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hushgrid.adversary.attack import Recording
 from hushgrid.belief.followed import DayClock, EvenDays, Knowledge
-from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.policy import Policy, assumptions
 from hushgrid.mechanism.release import (
     HasRelease,
     Release,
@@ -79,6 +79,8 @@ class Terms:
             gives the promise.
         name: What records call these terms; None: the digest of the mechanism's.
         meters: How many meters the houses have together; None: one each.
+        figures: What the promise lets prices say, `leakage` and `covers`, as its service states it;
+            None where no service file gives the promise.
     """
 
     zone: Zone
@@ -100,6 +102,7 @@ class Terms:
     window_steps: int | None = None
     name: str | None = None
     meters: int | None = None
+    figures: Callable[[], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -127,6 +130,12 @@ class Terms:
     def for_zone(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""
         return replace(self, zone=Zone(zone, self.zone.bound, self.zone.export))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold for the promise to hold."""
+        exports, models = self.zone.offset > 0, len(self.models)
+        return assumptions(self.secret, self.policy, self.consumption, models, exports=exports)
 
     @property
     def promised(self) -> float:

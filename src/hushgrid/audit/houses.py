@@ -505,7 +505,8 @@ def fifteen_fifteen(terms: Terms) -> Check:
         if share > worst:
             worst, at, house = share, t, int(expected.argmax())
     if worst > 0.15:
-        text = f"House {house} is expected to make up {worst:.0%} of the load at step {at}.{caveat}"
+        text = f"House {house} is expected to make up {worst:.0%} of the load at step {at} of"
+        text += f" its week.{caveat}"
         return Check(name, "noted", text, at)
     text = f"{n} customers, none above {worst:.1%} of the expected load.{caveat}"
     return Check(name, "passed", text)

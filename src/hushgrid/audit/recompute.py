@@ -118,7 +118,7 @@ def recompute(
         The recomputed week, and its checks with the first fault of each kind.
     """
     terms = terms.over(week)
-    walk = _Walk(terms, week.lost, earlier)
+    walk = _Walk(terms, week, earlier)
     for entry in week.entries:
         walk.take(entry)
     walk.finish()
@@ -142,14 +142,14 @@ class _Walk:
     def __init__(
         self,
         terms: Terms,
-        lost: Collection[int] = (),
+        week: RecordedWeek,
         earlier: Sequence[EarlierRelease] = (),
     ) -> None:
         first, self._public = terms.first_state(), terms.first_public()
         if isinstance(self._public, FollowedKnowledge):
             self._public = self._public.continued(earlier)
             first = replace(first, public=self._public)
-        self.terms, self.first, self._lost = terms, first, lost
+        self.terms, self.first, self._week = terms, first, week
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
         self._draw: tuple[int, int | None] = (-1, None)  # first step and mark of a block
@@ -191,7 +191,7 @@ class _Walk:
 
     def finish(self) -> None:
         """Pass the steps after the last release that may have been published and lost."""
-        last = min(max(self._lost, default=0), self.terms.policy.horizon)
+        last = min(max(self._week.lost, default=0), self.terms.policy.horizon)
         while len(self._rates) < last:
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
 
@@ -202,7 +202,7 @@ class _Walk:
         self.recorded_scale.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
         losses = np.zeros(self.terms.zone.n_houses)
-        if t in self._lost and t <= policy.horizon:
+        if t in self._week.lost and t <= policy.horizon:
             losses = self._lost_at(t)
         self.losses.append(losses)
         self._rates.append(rate)
@@ -333,7 +333,8 @@ class _Walk:
             return np.full(self.terms.zone.n_houses, math.inf)
 
     def _fault(self, name: str, entry: RecordedRelease, fault: str) -> None:
-        text = f"Record {entry.place} (step {entry.step}) {fault}."
+        step = self._week.first + entry.step - 1  # as records count
+        text = f"Record {entry.place} (step {step}) {fault}."
         self._faults.setdefault(name, Check(name, "failed", text, entry.place))
 
     def checks(self) -> list[Check]:

@@ -194,7 +194,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "tariff": terms,
         "publish": zone.policy.publish,
         "error": expected_error(zone),
-        **_outlook_json(zone),
+        **outlook_figures(zone),
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
@@ -208,8 +208,15 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
     return {"alpha": rate.alpha, "beta": rate.beta, "floor": rate.floor, "cap": cap}
 
 
-def _outlook_json(zone: ZoneService) -> dict[str, Any]:
-    """What prices say about one interval; what the promise covers; noise as a share of the load."""
+def outlook_figures(zone: ZoneService) -> dict[str, Any]:
+    """What prices say about one interval; what the promise covers; noise as a share of the load.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Keys of GET /v1/promise; a certificate states `leakage` and `covers` as well.
+    """
     try:
         zone_outlook = outlook(zone)
     except HushgridError:
@@ -322,7 +329,9 @@ def outlook(zone: ZoneService) -> Outlook:
         seconds=zone.seconds,
         window=window_steps(zone),
     )
-    leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
+    leakage = week = None
+    if promise.secret != "window":  # which uses no model: what a day's prices say is in `covers`
+        leakage, week = (plan.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
         plan,
         promise.secret,

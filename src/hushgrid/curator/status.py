@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrid.curator.clock import utc
+from hushgrid.curator.terms import window_promise
 from hushgrid.curator.zone_account import room_of
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -174,14 +175,21 @@ def explanation(zone: ZoneService, inside: Inside) -> str:
     models = len(zone.scenario.models)
     by = "its model" if models == 1 else f"model {inside.model} of {models}"
     by = "all models together" if inside.model is None else by
+    by = f" under {by}" if window_promise(zone) is None else ""  # of windows no model says anything
     if inside.house is None:
         return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
     bound = int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
     export = int(zone.scenario.zone.export[inside.house])
     feeding = f" and {export:,} Wh of export" if export else ""
+    clamp, cut = zone.policy.clamp, ""
+    if (
+        clamp
+        and (high := int(zone.scenario.consumption.clamp_ends(clamp)[1, inside.house])) < bound
+    ):
+        cut = f", readings cut at {high - export:,} Wh"
     house = (
-        f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{feeding}) under {by}"
+        f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{feeding}{cut}){by}"
     )
     return (
         f"{house} needs the most noise of the {inside.protected:,} protected houses:"

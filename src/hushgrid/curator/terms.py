@@ -110,6 +110,7 @@ def _stated(service: ZoneService) -> dict[str, Any]:
         "plan": _plan_fields(service.policy if service.week is None else service.week),
         "roster": roster_digest(service),
         "time_zone": None if service.pattern is None else service.time_zone,
+        "reach": float(_mechanism(service).scheduler.zone.bound.max()),
         "models": stated_models(service),
     }
 

@@ -32,7 +32,12 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
-from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
+from hushgrid.curator.promise import (
+    outlook_figures,
+    stated_epsilon,
+    window_steps,
+    window_words,
+)
 from hushgrid.curator.replay import add_rates
 from hushgrid.curator.terms import (
     digest_of,
@@ -210,6 +215,7 @@ def terms_of(service: ZoneService) -> Terms:
         window_steps=window_steps(service),
         name=digest_of(service),
         meters=len(service.all_meters),
+        figures=partial(outlook_figures, service),
     )
 
 

@@ -260,8 +260,11 @@ def _largest(policy: Policy) -> float:
 def _figures(terms: Terms) -> dict[str, Any]:
     """What one release, the first day's and week's say about one step; what the promise covers.
 
-    Nothing if models are private.
+    As the service states it, where there is one. Nothing if models are private.
     """
+    if terms.figures is not None:
+        figures = terms.figures()
+        return {name: figures[name] for name in ("leakage", "covers")}
     day = round(24 / terms.days.hours)
     policy = terms.policy.first(7 * day)
     world = (terms.zone, terms.tariff, terms.models, terms.consumption, policy)
@@ -388,17 +391,18 @@ def _summary(certificate: Certificate) -> list[str]:
         )
     for houses in certificate.houses:
         lines.append(_of_houses(houses))
-    for move in certificate.moves:
+    for houses, move in zip(certificate.houses, certificate.moves, strict=True):
         if move is not None:
+            first = f"the first {move.releases} of " if move.releases < houses.releases else ""
             limit = "there is no bound" if move.bound is None else f"the bound is {move.bound:.3f}"
             largest_move = float(move.moved.max())
             moved = (
                 f"by at most {largest_move:.3f}" if math.isfinite(largest_move) else "to certainty"
             )
             lines.append(
-                f"Zone {move.zone}: an adversary who sees what was published and knows the public"
-                f" models moved its log odds {moved} (house {move.house}, step {move.step},"
-                f" {move.releases} releases, {move.filter} filter); {limit}."
+                f"Zone {move.zone}: an adversary who sees {first}{houses.releases} releases and"
+                f" knows the public models moved its log odds {moved} (house {move.house}, step"
+                f" {move.step}, {move.filter} filter); {limit}."
             )
     for recomputed, houses in zip(certificate.recomputed, certificate.houses, strict=True):
         policy, epsilon = recomputed.terms.policy, _largest(recomputed.terms.policy)

@@ -42,7 +42,8 @@ class Outlook:
         secret: What is promised.
         epsilon: Epsilon of the promise.
         steps: Number of releases it covers.
-        leakage_day: Leakage about one step of one house from the first day's releases, or None.
+        leakage_day: Leakage about one step of one house from the first day's releases; None where
+            there is no bound, or no model by which to tell: of a promise about windows.
         day: Number of releases of a day.
         rho: Relative error to expect of the model.
         leakage_week: As `leakage_day`, of the first week.
@@ -154,7 +155,7 @@ def outlook_prose(outlook: Outlook) -> str:
     )
     words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
     lines = [*words, f"Exactly: {promise}", *noise_lines(plan)]
-    if outlook.leakage_day is not None and outlook.secret != "window":
+    if outlook.leakage_day is not None:
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"
             f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."

@@ -448,6 +448,7 @@ STATED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "slots": ("models", lambda models: [{**models[0], "slots": models[0]["slots"][::-1]}]),
     "moves": ("models", of_chain("moves", lambda moves: moves[::-1])),
     "reach": ("models", of_chain("reach", lambda reach: reach / 2)),
+    "largest reach": ("reach", lambda reach: reach + 1),
 }
 
 
@@ -481,4 +482,24 @@ def test_the_digest_of_terms_has_all_that_they_state_but_how_they_begin(honest: 
 
 def test_what_a_file_alone_has_is_said_to_be_not_checked(honest: Honest) -> None:
     said = script_says(sealed(honest.story))
-    assert "not checked: what zone, occupancy, consumption and roster of terms are" in said
+    assert "not checked: that reach, zone, occupancy, consumption and roster of terms are" in said
+    assert "not checked: what prices lose below eta 1" not in said
+
+
+def test_the_promise_and_what_was_lost_of_it_are_said(honest: Honest) -> None:
+    said = script_says(sealed(honest.story)).splitlines()
+    assert (
+        said[0] == f"good: {len(honest.story)} records, all {len(honest.story)} signatures checked"
+    )
+    promises = [line for line in said if line.startswith("terms of record")]
+    assert "from 2026-03-27T23:00:00Z" in promises[0]
+    assert "from 2026-03-28T23:00:00Z" in promises[1]
+    for line, epsilon in zip(promises, ("1", "0.5"), strict=True):
+        assert "all prices ever published shift the odds of whether somebody is at home" in line
+        assert f"(secret interval, epsilon {epsilon}, eta 1)" in line
+    lost = [line for line in said if "had lost by the end of its block" in line]
+    most = [float(line.partition("at most: ")[2].partition(" of ")[0]) for line in lost]
+    assert 0.3 <= most[0] <= 1
+    assert 0 < most[1] <= 0.5
+    sources = [body.get("source") for kind, body in honest.story if kind == "release"]
+    assert f"releases from readings {sources[:18].count('readings')}," in lost[0]

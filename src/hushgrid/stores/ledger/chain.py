@@ -162,6 +162,11 @@ def _terms(place: ChainPosition, entry: TermsRecord) -> ChainPosition:
             f" {'no' if entry.models is None else 'some'} models; the secret interval needs them,"
             " and no other has them."
         )
+    if entry.window is not None and entry.reach is None:
+        raise LedgerError(
+            f"terms from step {entry.first} have the secret window but no reach; give the most by"
+            " which two readings of a home can differ in a step [Wh]."
+        )
     if entry.digest != terms_name(entry.to_body()):
         raise LedgerError(
             f"terms from step {entry.first} do not have the digest that follows from what they"
@@ -203,6 +208,7 @@ def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
 _COSTS = ("put_back", "scale", "epsilon", "epsilon_any")
+_CLOSE = 1e-9  # figures that went through a division elsewhere
 
 
 def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:
@@ -274,6 +280,26 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
         raise LedgerError(
             f"step {t} has {'no' if opens else 'an'} account; the first release of each block of"
             " steps under a promise about intervals or windows has one, and no other does."
+        )
+    if entry.windows is not None:
+        _check_window_loss(terms, entry, entry.windows)
+
+
+def _check_window_loss(terms: TermsRecord, entry: ReleaseRecord, windows: WindowRows) -> None:
+    """Require that what a block is booked with is no less than its noise leaves: reach / scale."""
+    if terms.reach is None:
+        raise LedgerError(
+            f"step {entry.t} has an account of windows, but its terms no reach; give the most by"
+            " which two readings of a home can differ in a step [Wh]."
+        )
+    due = terms.reach / entry.scale * (1 - _CLOSE)
+    _, blocks = windows
+    booked = blocks[-1][2] if blocks else 0.0
+    if min(booked, entry.epsilon_any) < due:
+        raise LedgerError(
+            f"step {entry.t} books {booked:.6g} for its block, with epsilon_any"
+            f" {entry.epsilon_any:.6g}, but a reach of {terms.reach:g} Wh at scale"
+            f" {entry.scale:.6g} Wh loses {terms.reach / entry.scale:.6g}; its account was changed."
         )
 
 

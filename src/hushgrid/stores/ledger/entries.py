@@ -20,6 +20,7 @@ from hushgrid._numbers import (
     TEXT,
     Rule,
     from_json,
+    number,
     one_of,
     optional,
     or_null,
@@ -135,6 +136,8 @@ class TermsRecord(LedgerEntry):
             on.
         houses: The first `HOUSE_DIGITS` digits of every meter's name, sorted: a house has one for
             each of its meters. The name is that of a transfer.
+        reach: The most by which two readings of any home can differ in a step [Wh]; with it the
+            loss of a block follows from its scale. None: no promise about windows is in force.
         models: With the secret "interval", what its accounts are computed with. For each model
             `slots`: the slot of each step of its pattern, which is one step, a day or a week from
             Monday in local time; and `chains`, those that houses follow: `law` of away and at home
@@ -156,6 +159,7 @@ class TermsRecord(LedgerEntry):
     roster: Annotated[str | None, or_null(HASH)] = None
     time_zone: Annotated[str | None, or_null(TEXT)] = None
     houses: Annotated[str, HOUSES] = ""
+    reach: Annotated[float | None, optional(number(0))] = None
     models: Annotated[StatedModels | None, optional(MODELS)] = None
     seq: int = 0
     head: str = ""
@@ -215,6 +219,8 @@ def terms_name(fields: Mapping[str, Any]) -> str:
         {"slots": model["slots"], "chains": [_lasting(chain) for chain in model["chains"]]}
         for model in fields.get("models") or ()
     ]
+    if fields.get("reach") is not None:
+        terms["reach"] = fields["reach"]
     text = canonical({"format": "hushgrid-terms/3", "models": models, **terms})
     return hashlib.sha256(text.encode()).hexdigest()
 

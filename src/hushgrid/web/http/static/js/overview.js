@@ -169,7 +169,7 @@ function why() {
   pairs(find("#why"), [
     ["Next noise", noise.spread ? `${spread(noise.spread)} (one standard deviation)` : "none"],
     ["Why", noise.why],
-    ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
+    ["Decided by", noise.house === null ? "–" : `house ${noise.house}, model ${noise.model}`],
     ["Loss of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
     ["Promise", `ε = ${short(promise.epsilon)}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
