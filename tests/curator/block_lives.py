@@ -20,8 +20,9 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold
 from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
-from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import Witnesses
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.meters.tables import NOISE

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from hushgrid.files.deployment import Deployment
-from hushgrid.stores.ledger.witness import sidecar_path
+from hushgrid.stores.ledger.sidecar import sidecar_path
 
 
 def take_copy(made: Deployment) -> None:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from hushgrid.files.deployment import Deployment
-from hushgrid.stores.ledger.witness import sidecar_path
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from tests.operate.faults import lose_meters
 
 

@@ -28,8 +28,9 @@ from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
 from hushgrid.stores.ledger.records import Head
 from hushgrid.stores.ledger.rules import AccountRows
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
-from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import Witnesses
 from tests.accounting.account_oracle import worst_of_long_blocks
 from tests.curator.copies import put_back, take_copy
 from tests.curator.curators import Shown, curator

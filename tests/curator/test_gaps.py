@@ -29,8 +29,9 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold
 from hushgrid.stores.ledger.entries import GapRecord, ReleaseRecord
 from hushgrid.stores.ledger.records import Head
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
-from hushgrid.stores.ledger.witness import Witnesses, open_witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import Witnesses, open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.tokens import make_token

@@ -32,8 +32,9 @@ from hushgrid.report.outlook import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import first_step
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
-from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import Witnesses
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http.models import PromiseTerms
 from tests.curator.borders import zone_of

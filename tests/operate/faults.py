@@ -19,10 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
+from hushgrid.curator.changes import Changes
 from hushgrid.curator.clock import JsonLines, WatchedClock, utc
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.status import from_ledger
-from hushgrid.curator.terms import Changes
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.settings import Http
 from hushgrid.operate import process as running

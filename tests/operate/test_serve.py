@@ -25,7 +25,7 @@ from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetry
 from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate import process, serve
 from hushgrid.operate.process import ZoneRun
-from hushgrid.stores.ledger import open_store, writer
+from hushgrid.stores.ledger import open_store, recovery
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
@@ -284,7 +284,7 @@ def test_a_zone_that_opens_slowly_delays_no_other(
     monkeypatch.setattr(process, "PATIENCE", 0.05)
     made = deployment(tmp_path, service(), service("oak-lane", 3), http=Http(port=free_port()))
     url = f"http://127.0.0.1:{made.http and made.http.port}/v1/price"
-    stop, go_on, fold = threading.Event(), threading.Event(), writer.refold
+    stop, go_on, fold = threading.Event(), threading.Event(), recovery.refold
 
     def slow(store: Any, zone: str, under_way: Any) -> None:
         if zone == "elm-street":
@@ -298,7 +298,7 @@ def test_a_zone_that_opens_slowly_delays_no_other(
             return False
         return answer.status_code == 200
 
-    monkeypatch.setattr(writer, "refold", slow)
+    monkeypatch.setattr(recovery, "refold", slow)
     clock = FastClock(START, 900.0)  # an interval in a second
     running = threading.Thread(target=serve, args=(made,), kwargs={"clock": clock, "stop": stop})
     running.start()

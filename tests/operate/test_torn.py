@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import LedgerError
-from hushgrid.stores.ledger.witness import SLOT, sidecar_path
+from hushgrid.stores.ledger.sidecar import SLOT, sidecar_path
 from tests.operate.faults import FIRST, World, service
 
 STEPS = 3

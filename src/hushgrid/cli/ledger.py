@@ -144,7 +144,7 @@ def backup(
     Args: see the help of each option.
     """
     from hushgrid.stores.ledger import verifier
-    from hushgrid.stores.ledger.writer import back_up
+    from hushgrid.stores.ledger.store import back_up
 
     report = back_up(_file_of(store), file, verifier(None))
     paths = [file]
@@ -170,7 +170,7 @@ def restore(
     Args: see the help of each option.
     """
     from hushgrid.stores.ledger import verifier
-    from hushgrid.stores.ledger.writer import restore as restore_copy
+    from hushgrid.stores.ledger.store import restore as restore_copy
 
     report = restore_copy(file, _file_of(store), verifier(None))
     common.echo(f"Written:\n  {_file_of(store)}", json)

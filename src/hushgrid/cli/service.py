@@ -257,7 +257,7 @@ def serve(
 
 def _confirm(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
-    from hushgrid.curator.terms import changes_of
+    from hushgrid.curator.changes import changes_of
 
     _, changes = changes_of(deployment, now)
     for sentence in changes.values():

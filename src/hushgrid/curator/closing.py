@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from hushgrid.curator.changes import as_begun
 from hushgrid.curator.gaps import note_loss
-from hushgrid.curator.terms import as_begun
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.stores.ledger import open_records, open_store

@@ -31,6 +31,7 @@ from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
+from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers
@@ -44,7 +45,7 @@ from hushgrid.curator.status import (
     Inside,
     Status,
 )
-from hushgrid.curator.terms import begin, check_models_agree, check_moves, zone_as_begun
+from hushgrid.curator.terms import begin, check_models_agree, check_moves
 from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount, room_of
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService

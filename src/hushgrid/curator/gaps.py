@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
+from hushgrid.curator.changes import as_begun
 from hushgrid.curator.terms import (
-    as_begun,
     charges_due,
     check_same,
     digest_of,

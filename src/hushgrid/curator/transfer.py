@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from hushgrid.curator.changes import as_begun
 from hushgrid.curator.gaps import look_for_loss
-from hushgrid.curator.terms import as_begun, check_same, house_names
+from hushgrid.curator.terms import check_same, house_names
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService

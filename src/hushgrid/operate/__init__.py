@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from hushgrid.curator.changes import Changes
     from hushgrid.curator.clock import Clock
-    from hushgrid.curator.terms import Changes
     from hushgrid.files.deployment import Deployment
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
@@ -36,7 +36,7 @@ def serve(
         clock: The wall clock.
         stop: Ends the loop once it is set.
         changed: Begin the terms of the file where the ledger has others.
-        changes: Finds where it has; None: `terms.changes_of`.
+        changes: Finds where it has; None: `changes.changes_of`.
 
     Raises:
         LedgerError: The ledger has other terms and `changed` is not set, or it cannot be gone on
@@ -46,7 +46,7 @@ def serve(
     import sys
     from contextlib import ExitStack
 
-    from hushgrid.curator.terms import changes_of, unasked
+    from hushgrid.curator.changes import changes_of, unasked
     from hushgrid.errors import LedgerError
     from hushgrid.operate.process import Process, log
     from hushgrid.stores.ledger import standby_remark

@@ -32,6 +32,7 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
     outlook_figures,
     stated_epsilon,
@@ -39,12 +40,7 @@ from hushgrid.curator.promise import (
     window_words,
 )
 from hushgrid.curator.replay import add_rates
-from hushgrid.curator.terms import (
-    digest_of,
-    first_state,
-    terms_record,
-    zone_as_begun,
-)
+from hushgrid.curator.terms import digest_of, first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount, from_rows
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService

@@ -25,19 +25,17 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
+from hushgrid.curator.changes import change_of, next_border, zone_as_begun
 from hushgrid.curator.curator import LATE
 from hushgrid.curator.promise import Running
 from hushgrid.curator.replay import Replay
 from hushgrid.curator.terms import (
-    change_of,
     check_all_here,
     check_models_agree,
     check_moves,
     check_new,
     digest_of,
     first_state,
-    next_border,
-    zone_as_begun,
 )
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
@@ -58,14 +56,10 @@ from hushgrid.stores.database import Database, Schema, exists, is_postgres
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, check, fold
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, misfit
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.store import CHECKPOINTS, LEDGER, lock_of
-from hushgrid.stores.ledger.witness import (
-    remove_unfinished,
-    sidecar_path,
-    unfinished_files,
-    witness_to_read,
-)
+from hushgrid.stores.ledger.witness import remove_unfinished, unfinished_files, witness_to_read
 from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.stores.meters.columns import HeldRoster, Interval, Roster

@@ -26,8 +26,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from hushgrid.curator.changes import changes_of, under_ledger_terms
 from hushgrid.curator.clock import Clock, since_start
-from hushgrid.curator.terms import changes_of, under_ledger_terms
 from hushgrid.errors import (
     LedgerAwayError,
     LedgerError,
@@ -39,8 +39,9 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.chain import Fold
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, session_url
+from hushgrid.stores.ledger.recovery import recover, refold
 from hushgrid.stores.ledger.witness import KEPT, open_witnesses
-from hushgrid.stores.ledger.writer import load, recover, refold, verify_signature
+from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.web.http.server import Server, SwappableApp
 

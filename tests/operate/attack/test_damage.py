@@ -21,7 +21,7 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.settings import Mqtt
 from hushgrid.operate.check import Finding, examine, repair
-from hushgrid.stores.ledger.writer import back_up
+from hushgrid.stores.ledger.store import back_up
 from hushgrid.stores.meters import Counts, open_meters
 from hushgrid.stores.meters.store import back_up as copy_readings
 from tests.curator.setups import street_in

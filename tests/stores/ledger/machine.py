@@ -10,8 +10,9 @@ from typing import Any
 
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.store import SqliteLedger
-from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import Witnesses
 from hushgrid.stores.ledger.writer import Ledger, verify_signature
 from tests.stores.ledger.ledgers import KEY, START, ZONE, instead, opening, read
 

@@ -17,9 +17,11 @@ from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.entries import GapRecord
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease
 from hushgrid.stores.ledger.records import Record, seal
+from hushgrid.stores.ledger.recovery import _summary
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.store import SqliteLedger
-from hushgrid.stores.ledger.witness import Witness, Witnesses, sidecar_path
-from hushgrid.stores.ledger.writer import Ledger, _summary
+from hushgrid.stores.ledger.witness import Witness, Witnesses
+from hushgrid.stores.ledger.writer import Ledger
 from tests import bodies
 from tests.proxy import Proxy
 from tests.services import postgres_binaries, replicated

@@ -13,9 +13,9 @@ import pytest
 
 from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.store import SqliteLedger
-from hushgrid.stores.ledger.witness import sidecar_path
-from hushgrid.stores.ledger.writer import Ledger, back_up, restore, verify_signature
+from hushgrid.stores.ledger.sidecar import sidecar_path
+from hushgrid.stores.ledger.store import SqliteLedger, back_up, restore
+from hushgrid.stores.ledger.writer import Ledger, verify_signature
 from tests.cli.commands import hushgrid
 from tests.services import Postgres, postgres_binaries
 from tests.stores.ledger.ledgers import KEY, START, ZONE, checked, child, instead, opened, refusal

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import LedgerError
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.store import SqliteLedger
-from hushgrid.stores.ledger.witness import sidecar_path
 from hushgrid.stores.ledger.writer import Ledger
 from tests.disks import fill, small_disk
 from tests.examples import examples

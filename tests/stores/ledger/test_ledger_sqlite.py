@@ -15,8 +15,8 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.store import SqliteLedger
-from hushgrid.stores.ledger.witness import sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, verify_signature
 from tests.stores.conformance import check_ledger_store
 from tests.stores.ledger.ledgers import (
@@ -116,7 +116,7 @@ def test_what_is_new_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_lock_file_made_anew_while_it_was_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hushgrid.stores.ledger.witness import Sidecar
+    from hushgrid.stores.ledger.sidecar import Sidecar
 
     monkeypatch.setattr(Sidecar, "is_mine", lambda _: False)
     assert "has a writer" in (refusal(tmp_path / "ledger.db") or "")

@@ -17,15 +17,10 @@ from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.stores.ledger import witness
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import Head
-from hushgrid.stores.ledger.witness import (
-    KEPT,
-    Sidecar,
-    Witness,
-    Witnesses,
-    read_witness,
-    sidecar_path,
-)
-from hushgrid.stores.ledger.writer import OpenedLedger, verify_signature
+from hushgrid.stores.ledger.recovery import OpenedLedger
+from hushgrid.stores.ledger.sidecar import Sidecar, read_witness, sidecar_path
+from hushgrid.stores.ledger.witness import KEPT, Witness, Witnesses
+from hushgrid.stores.ledger.writer import verify_signature
 from tests import bodies
 from tests.stores.ledger.ledgers import ZONE, instead, opening, read, sealed
 from tests.stores.ledger.machine import Machine

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from hushgrid._numbers import Int32s
+from hushgrid.curator.changes import changes_of, unasked
 from hushgrid.curator.clock import Clock
 from hushgrid.curator.covariates import CovariateSources
 from hushgrid.curator.curator import Curator
-from hushgrid.curator.terms import changes_of, check_moves, unasked
+from hushgrid.curator.terms import check_moves
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService

@@ -1,19 +1,23 @@
 """Records in an SQLite file or a PostgreSQL database: one table that only grows.
 
-A file is read by anyone at any time; the writer of a zone holds its small file (`witness.py`).
+A file is read by anyone at any time; the writer of a zone holds its small file (`sidecar.py`).
 
 On a server the writer of a zone holds a session with an advisory lock on it. The lock ends with its
 session, and a session ends only after its transaction did. So a process that gets the lock back
 after a lost connection reads the final outcome of an append that was cut off. Connect to the server
 itself: a pooler that shares sessions shares their locks.
+
+A copy of a file gets its name only when every record in it is verified and none that was durable
+before is missing. The small files next to it are no part of a copy: they show that it is older.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,19 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerAwayError, LedgerError
+from hushgrid.files.results import sync_folder
 from hushgrid.stores.database import SORTED_TEXT, TIMELINE, Database, Schema, lock_key
-from hushgrid.stores.ledger.chain import check_next, held_elsewhere, not_held, twice
+from hushgrid.stores.ledger.chain import (
+    ChainReport,
+    Verify,
+    check,
+    check_next,
+    held_elsewhere,
+    not_held,
+    twice,
+)
 from hushgrid.stores.ledger.records import Head, Record, canonical, from_fields
-from hushgrid.stores.ledger.witness import Sidecar, read_witness, sidecar_path
+from hushgrid.stores.ledger.sidecar import Sidecar, read_witness, sidecar_path
 
 PAGE = 500  # records read at once
 PAUSE = 0.2  # [s] between attempts
@@ -474,3 +487,110 @@ def lock_of(zone: str) -> int:
         A signed number of 64 bits.
     """
     return lock_key(f"hushgrid-ledger/1 writer\n{zone}\n")
+
+
+def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainReport:
+    """Copy a ledger file as it is now; its writers need not stop.
+
+    Args:
+        store: The ledger.
+        target: The copy; it must not exist.
+        verify: Judges signatures; None: they are not judged.
+
+    Returns:
+        What the check of the copy found.
+
+    Raises:
+        LedgerError: A record does not verify or is missing, or the copy cannot be written.
+    """
+    with SqliteLedger(store, create=False) as source:
+        check_known_zones(store, source.zones())
+        durable = {d: zone for zone in source.zones() if (d := source.witness(zone))}
+        return _copied(source, target, durable, verify)
+
+
+def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainReport:
+    """Put a copy where a ledger was.
+
+    Args:
+        copy: The copy.
+        store: Where the ledger was; its small files may still be there.
+        verify: Judges signatures; None: they are not judged.
+
+    Returns:
+        What the check of the restored ledger found.
+
+    Raises:
+        LedgerError: A record is missing that was known there, or the ledger exists.
+    """
+    for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
+        if (path := store.with_name(store.name + end)).exists():
+            raise LedgerError(f"{path} exists already; move it away, with its -wal and -shm.")
+    with SqliteLedger(copy, create=False) as source, ExitStack() as locks:
+        zones = source.zones()
+        check_known_zones(store, zones)
+        for zone in zones:  # a service that still runs holds them
+            locks.callback(Sidecar(sidecar_path(store, zone), zone).release)
+        heads = {zone: read_witness(sidecar_path(store, zone)) for zone in zones}
+        durable = {head.digest: zone for zone, head in heads.items() if head}
+        return _copied(source, store, durable, verify)
+
+
+def check_known_zones(store: Path, zones: Collection[str]) -> None:
+    """Refuse a ledger without a zone that a small file knows.
+
+    Args:
+        store: The ledger, or where it was.
+        zones: The zones that it has, or its copy.
+
+    Raises:
+        LedgerError: All records of a zone are lost.
+    """
+    zone_files = {sidecar_path(store, zone) for zone in zones}
+    for path in sorted(store.parent.glob("*")):
+        of_zone = re.fullmatch(re.escape(store.name) + r"\.[0-9a-f]{16}", path.name)
+        if of_zone and path not in zone_files and read_witness(path):
+            raise LedgerError(
+                f"{path} knows a zone that is not in the ledger or its copy; give a newer copy of"
+                f" {store.name}."
+            )
+
+
+def _copied(
+    source: SqliteLedger, target: Path, durable: Mapping[str, str], verify: Verify | None
+) -> ChainReport:
+    if not target.parent.is_dir():
+        raise LedgerError(f"{target} is in no folder; make {target.parent} first.")
+    if target.exists():
+        raise LedgerError(f"{target} exists already; give another name, or move it away.")
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        source.copy_to(part)
+        report = _checked(part, durable, verify)
+        part.replace(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"{target} cannot be written ({error.strerror}); see that its disk is writable and not"
+            " full."
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()  # gone already where all went well
+    return report
+
+
+def _checked(path: Path, durable: Mapping[str, str], verify: Verify | None) -> ChainReport:
+    with SqliteLedger(path, create=False) as copy:
+        records = (record for zone in copy.zones() for record in copy.records(zone))
+        report = check(records, verify, durable)
+    if not report.records and report.first_bad is None:
+        raise LedgerError("the ledger has no records yet; there is nothing to copy.")
+    if report.first_bad is not None:
+        reason = str(report.reason).rstrip(".")
+        raise LedgerError(
+            f"nothing was copied: record {report.first_bad}: {reason}; take a newer copy, or see"
+            " docs/ledger.md on how to go on after a loss."
+        )
+    return report
