@@ -533,11 +533,7 @@ class ZoneAccount:
             steps, epsilon = self._window
             if not accounts:
                 accounts = [_first_windows(standing, steps, epsilon, start)]
-            elif not accounts[-1].promises or (steps, epsilon, None) != (
-                accounts[-1].promises[-1].steps,
-                accounts[-1].promises[-1].epsilon,
-                accounts[-1].promises[-1].last,
-            ):
+            elif not _goes_on(standing, newest, accounts[-1], self._window):
                 accounts[-1] = accounts[-1].under(steps, epsilon, start)
         if not accounts:
             return None
@@ -846,18 +842,36 @@ def _of_move(move: TransferRecord) -> IntervalAccount:
     return from_rows(move.account)
 
 
+def _goes_on(
+    standing: LedgerState,
+    newest: RecordedWindows | None,
+    account: WindowAccount,
+    window: tuple[int, float],
+) -> bool:
+    """Whether a promise is the account's last one, and all terms since then made it."""
+    if newest is None or not account.promises:
+        return False
+    later = (terms for terms in standing.terms_records if terms.seq > newest.seq)
+    steps, epsilon, _, last = account.promises[-1]
+    return (steps, epsilon, last) == (*window, None) and all(
+        terms.window == window for terms in later
+    )
+
+
 def _first_windows(standing: LedgerState, steps: int, epsilon: float, start: int) -> WindowAccount:
     """The account of windows before the first block, which is from `start` on [UTC s].
 
     Where nothing was published from readings before, the promise holds from the first reading of
-    the models on: what they cost counts in every window that touches their readings.
+    the models on: what they cost counts in every window that touches their readings. Elsewhere it
+    holds from `start` on, and so do the charges of readings that are later.
     """
     published = any(release.source == "readings" for release in standing.releases)
-    charges = () if published else standing.charges
-    since = min([start, *(charge.first for charge in charges)])
+    since = min([start, *(charge.first for charge in standing.charges if not published)])
     account = Account.window(steps, epsilon, since)
-    for charge in charges:
-        account = account.with_lost(charge.epsilon, charge.first, charge.last)
+    for charge in standing.charges:
+        if charge.last >= since:
+            first = min(max(charge.first, since), start)
+            account = account.with_lost(charge.epsilon, first, charge.last)
     return account
 
 
