@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
+from hushgrid.curator.account_records import from_rows, to_rows
 from hushgrid.curator.changes import as_begun
 from hushgrid.curator.terms import (
     charges_due,
@@ -29,7 +30,7 @@ from hushgrid.curator.terms import (
     first_state,
     interval_promise,
 )
-from hushgrid.curator.zone_account import ZoneAccount, from_rows, to_rows
+from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week

@@ -32,6 +32,7 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.curator.account_records import from_rows, leaving_windows
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
     outlook_figures,
@@ -41,7 +42,7 @@ from hushgrid.curator.promise import (
 )
 from hushgrid.curator.replay import add_rates
 from hushgrid.curator.terms import digest_of, first_state, terms_record
-from hushgrid.curator.zone_account import ZoneAccount, from_rows
+from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.models import is_trace, load_trace
@@ -301,7 +302,7 @@ def _left_or_lost(
     for move in ledger.transfers:
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
-            windows = account.leaving_windows(_before(ledger, number, move.seq))
+            windows = leaving_windows(_before(ledger, number, move.seq))
             agree = _agree(move.windows, windows)
             if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
