@@ -582,6 +582,11 @@ class Kept:
         """The most that was lost of it so far."""
         self.most = max(self.most, loss)
 
+    @property
+    def broken(self):
+        """Whether more was lost than promised."""
+        return self.most > self.terms["promise"]["epsilon"] * (1 + CLOSE)
+
     def lines(self):
         """In words, two lines."""
         promise, seconds = self.terms["promise"], self.terms["seconds"]
@@ -614,7 +619,8 @@ class Kept:
             f" {words} (secret {secret}, {figures}epsilon {epsilon:g}, eta {eta:g})"
         )
         yield (
-            f"  {of}, at most: {self.most:.6g} of {epsilon:g}; releases from readings {readings},"
+            f"  {of}, at most: {self.most:.6g} of {epsilon:g}"
+            f"{', MORE than promised' if self.broken else ''}; releases from readings {readings},"
             f" forecasts {forecasts}, fallbacks {fallbacks}"
         )
 
@@ -906,7 +912,11 @@ def verify(lines, key=None, heads=()):
 
 def said(chains, n, key, heads):
     """The lines about chains that stand."""
-    yield f"good: {n} records, all {n} signatures checked"
+    broken = any(kept.broken for chain in chains for kept in chain.kept)
+    yield (
+        f"good: {n} records, all {n} signatures checked;"
+        f" {'NOT every' if broken else 'every'} promise was kept by their own account"
+    )
     for chain in chains:
         yield f"zone {chain.zone}: {chain.seq} records, the last {chain.head}, key {chain.key}"
         for kept in chain.kept:

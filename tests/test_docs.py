@@ -112,12 +112,13 @@ def test_calibrator_guide_is_short_and_its_noise_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, use, *_ = code_blocks(ROOT / "docs" / "extend.md")
-    assert len(code.splitlines()) <= 30  # the calibrator is one file
-    (tmp_path / "wasserstein.py").write_text(code)
+    assert len(code[code.index("class") :].splitlines()) == 9  # as the guide says
+    (tmp_path / "reach.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    names: dict[str, Any] = dict(vars(importlib.import_module("wasserstein")))
+    names: dict[str, Any] = dict(vars(importlib.import_module("reach")))
     exec(use, names)
-    assert 0 < names["release"].epsilon <= names["policy"].epsilon
+    assert f"# {names['release'].scale} {names['release'].epsilon}" in use
+    assert names["release"].epsilon == names["policy"].epsilon
 
 
 def test_access_guide_by_hand(

@@ -192,7 +192,7 @@ def test_a_researcher_from_the_paper_to_a_calibrator_of_ones_own() -> None:
     assert {"naive", "bound", "exact"} <= set(paper.sample)
     names: dict[str, Any] = {}
     exec(code_blocks(ROOT / "docs" / "extend.md")[0], names)
-    check_calibrator(names["Wasserstein"], etas=[0.0])
+    check_calibrator(names["Reach"])
     stay = np.array([[0.95, 0.05], [0.1, 0.9]])
     theta = OccupancyModel.factored([[0.4, 0.6]], [[stay]], chain_of=[0] * 30)
     f = Consumption.by_class(
@@ -202,7 +202,7 @@ def test_a_researcher_from_the_paper_to_a_calibrator_of_ones_own() -> None:
     policy = Policy(epsilon=0.5, eta=0.0, horizon=8)
     found = play(
         scenario,
-        {"usual": Mechanism(policy), "own": Mechanism(policy, names["Wasserstein"]())},
+        {"usual": Mechanism(policy), "own": Mechanism(policy, names["Reach"]())},
         seed=[3],
     )
     usual, own = (found[name].releases for name in ("usual", "own"))

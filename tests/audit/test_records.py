@@ -278,9 +278,9 @@ def test_a_stand_in_that_tells_the_load(tmp_path: Path, source: Any) -> None:
     """A forecast costs nothing because anybody could have made it; so it must be that one."""
     zone = terms(fallback_rate=63.0)
     publisher = hushgrid(zone, seed=1)
-    made: list[Any] = [publisher.publish(np.full(5, 200)) for _ in range(6)]
-    forecast = made[5]["rate"]
-    told = story(zone, made[:5])
+    made: list[Any] = [publisher.publish(np.full(5, 200)) for _ in range(5)]
+    forecast = publisher._forecast()["rate"]
+    told = story(zone, made)
     for rate, status in ((forecast if source == "forecast" else 63.0, "passed"), (64.0, "failed")):
         body = stand_in(
             "elm", source, t=BEFORE + 6, rate=rate, mode="simulation", **times(BEFORE + 6),

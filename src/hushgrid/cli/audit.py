@@ -448,7 +448,9 @@ def attack_absence(request: AbsenceRequest) -> None:
             draws, seed = request.draws, request.seed
             (results[name],) = adversary.absences(blocks, family, draws=draws, seed=seed)
         common.echo(f"\n{report.published_table(results)}", request.json)
-        figure = report.absence_figure(results, float(reductions[-1]), duration_text(duration))
+        interval = duration_text(zone.seconds)
+        less = float(reductions[-1]) * zone.seconds / HALF_HOUR
+        figure = report.absence_figure(results, less, interval, duration_text(duration))
         paths += save_figures(request.out, {"absence": figure})
     common.echo_written(paths, request.json, "\n")
 

@@ -50,7 +50,14 @@ def panels(rows: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(np.atleast_1d(figure.subplots(rows, 1)))
 
 
-def day_line(axes: Axes, values: Any, label: str | None, color: str, width: float = 1.3) -> None:
+def day_line(
+    axes: Axes,
+    values: Any,
+    label: str | None,
+    color: str,
+    width: float = 1.3,
+    dash: str = "-",
+) -> None:
     """Draw a step line with one value for each 15 minutes.
 
     Args:
@@ -59,11 +66,14 @@ def day_line(axes: Axes, values: Any, label: str | None, color: str, width: floa
         label: Legend entry, or None.
         color: Colour of the line.
         width: Width of the line [pt].
+        dash: Style of the line.
     """
     hours = len(values) / 4
     edges = np.linspace(0, hours, len(values) + 1)
     closed = [*values, values[-1]]
-    axes.step(edges, closed, where="post", label=label, color=color, linewidth=width)
+    axes.step(
+        edges, closed, where="post", label=label, color=color, linewidth=width, linestyle=dash
+    )
     axes.set_xlim(0, hours)
     ticks = range(0, int(hours) + 1, 4 if hours <= 24 else 24)
     axes.set_xticks(ticks, [f"{hour:02d}:00" if hours <= 24 else f"{hour} h" for hour in ticks])

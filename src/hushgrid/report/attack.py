@@ -175,9 +175,9 @@ def belief_panel(
     axes.fill_between(
         hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
     )
-    day_line(axes, prior, "prior", "#555555", 1.0)
     for label, values, color in beliefs:
         day_line(axes, values, label, color, 1.6)
+    day_line(axes, prior, "prior", "#111111", 1.0, "--")  # on top: often it lies on a belief
     axes.set_ylim(0, 1)
     axes.set_ylabel("chance")
     axes.set_title(title, loc="left", fontsize=9)
@@ -280,12 +280,13 @@ def published_table(attacks: Mapping[str, Absence]) -> str:
     return table(rows)
 
 
-def absence_figure(attacks: Mapping[str, Absence], less: float, away: str) -> Figure:
+def absence_figure(attacks: Mapping[str, Absence], less: float, interval: str, away: str) -> Figure:
     """A home away: what is found at how many false alarms, at exact prices and under promises.
 
     Args:
         attacks: The attack by what is published, in words: exact prices first, then promises.
-        less: What the home uses less while away [Wh a half hour].
+        less: What the home uses less while away [Wh an interval].
+        interval: Length of an interval in words.
         away: Length of the absence in words.
 
     Returns:
@@ -319,7 +320,7 @@ def absence_figure(attacks: Mapping[str, Absence], less: float, away: str) -> Fi
         axes.set_axisbelow(True)
     figure.suptitle(
         f"A family is away for {away}. Does someone who knows all other homes see it in the prices?"
-        f"\n(It uses {less:,.0f} Wh less in every half hour.)",
+        f"\n(It uses {less:,.0f} Wh less in every {interval}.)",
         fontsize=10,
     )
     return figure

@@ -201,7 +201,7 @@ function shade(u, spec) {
   ctx.restore();
 }
 
-// A labelled line (x or y), or a ring around a point (x and y).
+// A labelled line (x or y; y at the right end if so marked), or a ring around a point (x and y).
 function draw(u, mark) {
   const { ctx, bbox } = u;
   const scale = devicePixelRatio;
@@ -225,15 +225,17 @@ function draw(u, mark) {
     ctx.setLineDash([]);
     const half = ctx.measureText(mark.text).width / 2;
     const ring = mark.x !== undefined && mark.y !== undefined;
-    const wanted = ring ? x : x + half + 5 * scale; // under a ring, right of a line
-    const left = mark.x !== undefined && !ring && wanted + half > bbox.left + bbox.width;
-    const middle = left ? x - half - 5 * scale : wanted;
+    const gap = (ring ? 10 : 5) * scale;
+    const end = bbox.left + bbox.width;
+    const wanted = mark.right ? end - half - gap : x + half + gap;
+    const left = mark.x !== undefined && wanted + half > end; // below a ring then, else above
+    const middle = left ? x - half - gap : wanted;
     ctx.textAlign = "center";
-    ctx.textBaseline = mark.y === undefined || ring ? "top" : "bottom";
+    ctx.textBaseline = mark.y === undefined || (ring && left) ? "top" : "bottom";
     outlined(
       ctx, mark.text,
       Math.min(Math.max(middle, bbox.left + half), bbox.left + bbox.width - half),
-      ring ? y + 12 * scale : mark.y === undefined ? y + 2 * scale : y - 4 * scale,
+      ring ? y + (left ? 6 : -6) * scale : mark.y === undefined ? y + 2 * scale : y - 4 * scale,
     );
   }
   ctx.restore();

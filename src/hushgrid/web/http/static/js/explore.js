@@ -18,13 +18,18 @@ let tried = null;
 
 const errors = () => found.curves.flatMap((curve) => curve.points.map((point) => point[kind]));
 
-// 1, 2, 5, 10, ... over a range, and one beyond at each end.
+const LEADS = [[1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8], Array.from({ length: 45 }, (_, i) => 1 + i / 5)];
+
+// Round values within a range: 1, 2, 5, 10, ..., or closer ones where it has fewer than three of these.
 function steps(low, high) {
-  const all = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-    for (const lead of [1, 2, 5]) all.push(lead * 10 ** power);
-  }
-  return all;
+  const within = (leads) => {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+      for (const lead of leads) all.push(lead * 10 ** power);
+    }
+    return all.filter((one) => one >= low * 0.999 && one <= high * 1.001);
+  };
+  return LEADS.map(within).find((all) => all.length >= 3) ?? within(LEADS.at(-1));
 }
 
 function bounds() {
@@ -57,13 +62,13 @@ function makeChart() {
     x: {
       log: true,
       range: () => [x[0], x.at(-1)],
-      splits: () => steps(x[0], x.at(-1)).filter((one) => one >= x[0] * 0.999 && one <= x.at(-1) * 1.001),
+      splits: () => steps(x[0], x.at(-1)),
       values: (_, all) => all.map((one) => `ε ${short(one)}`),
     },
     y: {
       log: true,
       range: bounds,
-      splits: () => steps(...bounds()).filter((one) => one >= bounds()[0] && one <= bounds()[1]),
+      splits: () => steps(...bounds()),
       values: (_, all) => all.map((share) => `${short(100 * share)} %`),
     },
     series: found.curves.map((curve, i) => ({
@@ -76,7 +81,7 @@ function makeChart() {
       width: 2.25,
     })),
     marks: () => [
-      { y: found.forecast, text: t("forecast alone, no meter used"), colour: "--quiet" },
+      { y: found.forecast, text: t("forecast alone, no meter used"), colour: "--quiet", right: true }, // curves fall
       { x: found.chosen.epsilon, y: found.chosen[kind], text: t("this zone's choice"), colour: "--ink", strong: true },
     ],
     table: {
