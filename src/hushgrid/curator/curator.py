@@ -55,9 +55,9 @@ from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
 from hushgrid.stores.ledger.records import Head
 from hushgrid.stores.ledger.state import LedgerState

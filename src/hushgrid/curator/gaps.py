@@ -36,7 +36,8 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import LedgerStore, fold
+from hushgrid.stores.ledger.chain import fold
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import Cause, GapRecord, ResumeRecord
 from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows

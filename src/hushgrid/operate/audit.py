@@ -21,7 +21,6 @@ from typing import Any
 
 from hushgrid._numbers import is_hex
 from hushgrid.adversary.attack import Recording
-from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
     AccountFinding,
@@ -32,6 +31,7 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.audit.publishers import Factory
 from hushgrid.curator.account_records import from_rows, leaving_windows
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
@@ -613,7 +613,8 @@ def load_factory(name: str) -> Factory:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise FileError(
-            f"publisher is {name!r}; give MODULE:FACTORY such as hushgrid.audit.behaviour:hushgrid."
+            f"publisher is {name!r}; give MODULE:FACTORY such as"
+            " hushgrid.audit.publishers:hushgrid."
         )
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
