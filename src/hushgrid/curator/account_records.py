@@ -298,7 +298,7 @@ def first_windows(standing: LedgerState, steps: int, epsilon: float, start: int)
     return account
 
 
-def goes_on(standing: LedgerState, account: WindowAccount, window: tuple[int, float]) -> bool:
+def is_continued(standing: LedgerState, account: WindowAccount, window: tuple[int, float]) -> bool:
     """Whether a promise is the last one of the zone's account, and all terms since then made it.
 
     Args:

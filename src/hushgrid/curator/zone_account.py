@@ -30,8 +30,8 @@ from hushgrid.curator.account_records import (
     ends_without_promise,
     first_windows,
     from_rows,
-    goes_on,
     is_bound,
+    is_continued,
     is_promised,
     is_unaccounted,
     merged_windows,
@@ -468,7 +468,7 @@ class ZoneAccount:
             steps, epsilon = self._window
             if not accounts:
                 accounts = [first_windows(standing, steps, epsilon, start)]
-            elif not goes_on(standing, accounts[-1], self._window):
+            elif not is_continued(standing, accounts[-1], self._window):
                 accounts[-1] = accounts[-1].under(steps, epsilon, start)
         if not accounts:
             return None
