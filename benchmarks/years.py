@@ -30,8 +30,8 @@ from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import write
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.records import FORMAT, NOTHING, Body, Head, Record, canonical
 from hushgrid.stores.ledger.store import COLUMNS, SqlLedger
 from hushgrid.stores.ledger.writer import Key, create, load

@@ -13,8 +13,8 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 
 from hushgrid import Policy, load_zone
-from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import hushgrid
 from hushgrid.lab.black_box import certify_publisher
 
 sizes = (300,) if os.environ.get("HUSHGRID_SMALL") else (1000, 3000, 10_000, 30_000)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.audit.behaviour import Hushgrid
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import Hushgrid
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import public_rate

@@ -12,7 +12,6 @@ import pytest
 from scipy.special import gammainc
 
 from hushgrid import Noise, OccupancyModel, Policy, Release, SimulatedNoise
-from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.bounds import (
     BlockNoise,
     p_joined_blocks,
@@ -23,6 +22,7 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import hushgrid
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger

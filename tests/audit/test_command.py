@@ -59,7 +59,7 @@ def test_a_publisher_and_a_broken_one(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "c.html"
-    good = ("--publisher", "hushgrid.audit.behaviour:hushgrid", "--samples", 20_000)
+    good = ("--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 20_000)
     code, out, _ = run(capsys, "audit", small, *good, "--html", page, "--json", "-")
     values = json.loads(out)
     assert (code, values["verdict"]) == (0, "passed")
@@ -102,7 +102,7 @@ def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
 def test_equal_seeds_give_equal_certificates(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("audit", small, "--publisher", "hushgrid.audit.behaviour:hushgrid",
+    words = ("audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
              "--samples", 2000, "--json", "-")  # fmt: skip
     one, two = (run(capsys, *words) for _ in range(2))
     assert one == two
@@ -190,7 +190,7 @@ BAD = {
     "factory": (["audit", ZONE, "--publisher", "json:f"], "has no f"),
     "zone": (["audit", ZONE, "--zone", "oak"], "elm-street"),
     "confidence": (
-        ["audit", ZONE, "--publisher", "hushgrid.audit.behaviour:hushgrid", "--confidence", "2"],
+        ["audit", ZONE, "--publisher", "hushgrid.audit.publishers:hushgrid", "--confidence", "2"],
         "confidence",
     ),
     "head": (["audit", ROOT / "tests/data/ledger.ndjson", "--head", "x"], "hexadecimal"),
@@ -275,7 +275,7 @@ def test_the_documented_keys_are_those_written(
     run(capsys, "simulate", "--config", small, "--days", 1, "--trace", trace)
     _, out, _ = run(
         capsys, "audit", trace, "--config", small, "--attack", figures, "--json", "-",
-        "--publisher", "hushgrid.audit.behaviour:hushgrid", "--samples", 2000,
+        "--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 2000,
     )  # fmt: skip
     values = json.loads(out)
     assert values["attack"] == {"auc": 0.61, "auc_prior": 0.6}
@@ -295,7 +295,7 @@ def test_a_figure_can_be_recomputed_by_its_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _, out, _ = run(
-        capsys, "audit", small, "--publisher", "hushgrid.audit.behaviour:hushgrid",
+        capsys, "audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
         "--samples", 2000, "--seed", 4, "--json", "-",
     )  # fmt: skip
     values = json.loads(out)

@@ -11,10 +11,11 @@ import pytest
 
 from hushgrid import Tariff
 from hushgrid.audit import behaviour
-from hushgrid.audit.behaviour import check_behaviour, hushgrid
+from hushgrid.audit.behaviour import check_behaviour
 from hushgrid.audit.bounds import Check, merge_checks
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import hushgrid
 from hushgrid.errors import PolicyError
 from hushgrid.lab.black_box import Trial
 from tests.audit import faults

@@ -13,9 +13,9 @@ import pytest
 from hushgrid import Noise, SimulatedNoise
 from hushgrid._numbers import sum_up
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import hushgrid
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.mechanism.release import Release, State
 from hushgrid.model.zone import public_rate

@@ -122,7 +122,7 @@ class Street:
             at = first + t - 1
             lost = scheduler.most(t)
             made = Release(
-                "elm", at, at + 2, 0, 0.0, None, 0.0, scale, lost, 0.0, lost, "all", "0" * 64,
+                "elm", at, at + 2, 0, 0.0, None, 0.0, scale, lost, lost, "all", "0" * 64,
                 True, "laplace",
             )  # fmt: skip
             times = (at * seconds, (at + 2) * seconds, (at + 1) * seconds)

@@ -20,8 +20,8 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.operate import serve
 from hushgrid.operate.check import examine, repair
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, encode
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.store import CHECKPOINTS, SqlLedger
 from hushgrid.stores.ledger.writer import Key, create, load
 from tests.curator.setups import BEGINS, reading, service

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, laplace
 
 from hushgrid import SimulatedNoise
-from hushgrid.audit.behaviour import hushgrid, secure
 from hushgrid.audit.bounds import at_least, at_most, lower_bound, p_similar_noise, p_small_noise
+from hushgrid.audit.publishers import hushgrid, secure
 from hushgrid.errors import PolicyError
 from hushgrid.lab.black_box import certify_publisher, neighbours
 from hushgrid.mechanism.noise import SecureNoise, quantile, quantiles

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
-from hushgrid.audit.behaviour import check_behaviour, grid_fault, hushgrid, load_of, read_answer
+from hushgrid.audit.behaviour import check_behaviour, grid_fault
 from hushgrid.audit.evidence import Terms
+from hushgrid.audit.publishers import hushgrid, load_of, read_answer
 from hushgrid.errors import PolicyError, ZoneError
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import init, releases

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
-from hushgrid.audit.behaviour import PublicAnswer, coverage_fault, grid_fault
+from hushgrid.audit.behaviour import coverage_fault, grid_fault
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
     Check,
@@ -28,6 +28,7 @@ from hushgrid.audit.evidence import (
     RecordedWeek,
     Terms,
 )
+from hushgrid.audit.publishers import PublicAnswer
 from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.release import (

@@ -13,7 +13,8 @@ from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week, placed
 from hushgrid.stores.ledger import is_there, open_store
-from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, fold
+from hushgrid.stores.ledger.chain import fold
+from hushgrid.stores.ledger.duties import Checkpointed, LedgerStore
 from hushgrid.stores.ledger.entries import TermsRecord
 from hushgrid.stores.ledger.records import Record, canonical
 from hushgrid.stores.ledger.state import LedgerState

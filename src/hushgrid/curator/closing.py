@@ -16,7 +16,8 @@ from hushgrid.curator.gaps import note_loss
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.stores.ledger import open_records, open_store
-from hushgrid.stores.ledger.chain import LedgerStore, check
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import ClosedRecord, OpenedRecord
 from hushgrid.stores.ledger.records import Record, seal
 from hushgrid.stores.ledger.witness import open_witnesses

@@ -31,6 +31,7 @@ from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
+from hushgrid.curator.account_records import room_of
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
@@ -46,7 +47,7 @@ from hushgrid.curator.status import (
     Status,
 )
 from hushgrid.curator.terms import begin, check_models_agree, check_moves
-from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount, room_of
+from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
@@ -54,9 +55,9 @@ from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
 from hushgrid.stores.ledger.records import Head
 from hushgrid.stores.ledger.state import LedgerState

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
+from hushgrid.curator.account_records import from_rows, to_rows
 from hushgrid.curator.changes import as_begun
 from hushgrid.curator.terms import (
     charges_due,
@@ -29,13 +30,14 @@ from hushgrid.curator.terms import (
     first_state,
     interval_promise,
 )
-from hushgrid.curator.zone_account import ZoneAccount, from_rows, to_rows
+from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import LedgerStore, fold
+from hushgrid.stores.ledger.chain import fold
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import Cause, GapRecord, ResumeRecord
 from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from hushgrid.curator.account_records import room_of
 from hushgrid.curator.clock import utc
 from hushgrid.curator.terms import window_promise
-from hushgrid.curator.zone_account import room_of
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.policy import Schedule

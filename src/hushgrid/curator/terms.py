@@ -26,7 +26,7 @@ from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.digest import policy_fields, tariff_fields, zone_fields
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import State, init
-from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import ChargeRecord, TermsRecord, TransferRecord, terms_name
 from hushgrid.stores.ledger.rules import HOUSE_DIGITS, StatedModels
 from hushgrid.stores.ledger.state import LedgerState

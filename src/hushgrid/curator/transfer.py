@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from hushgrid.curator.account_records import leaving_windows
 from hushgrid.curator.changes import as_begun
 from hushgrid.curator.gaps import look_for_loss
 from hushgrid.curator.terms import check_same, house_names
@@ -127,7 +128,7 @@ def _leaving(
         )
     account = ZoneAccount(leaves)
     rows, last = account.leaving(old.standing)
-    windows = account.leaving_windows(old.standing)
+    windows = leaving_windows(old.standing)
     entry = TransferRecord(name, "out", target, last=last, account=rows, windows=windows)
     old.check(entry)
     return entry

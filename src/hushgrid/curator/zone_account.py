@@ -8,14 +8,12 @@ loss decides, so a row holds for all of them. Proofs: docs/proofs/account.md.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Floats, Ints
 from hushgrid.accounting.account import (
@@ -23,7 +21,22 @@ from hushgrid.accounting.account import (
     IntervalAccount,
     SpentBlock,
     WindowAccount,
-    WindowPromise,
+)
+from hushgrid.curator.account_records import (
+    Figures,
+    account_of,
+    accounts_of,
+    arrivals_of,
+    ends_without_promise,
+    first_windows,
+    from_rows,
+    is_bound,
+    is_promised,
+    is_unaccounted,
+    merged_windows,
+    to_rows,
+    to_windows,
+    windows_of,
 )
 from hushgrid.curator.terms import (
     chains_of,
@@ -40,19 +53,17 @@ from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.task import Task
 from hushgrid.planning.windows import window_loss
-from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows, WindowRows
-from hushgrid.stores.ledger.state import LedgerState, RecordedAccount, RecordedWindows
-
-Figures = tuple[IntervalAccount, ...]  # one for each model, with a row for each chain
+from hushgrid.stores.ledger.state import LedgerState, RecordedAccount
 
 WORTH = 0.1  # of the planned loss: below it the public forecast is published instead
 _NEAR = 1e-3  # by which the room for later blocks may be short of what they are planned to need
 _LESS = (0.5, 0.25)  # of the plan: shares that may go on for ever where the whole of it may not
 _AHEAD = 192  # steps after a week's last block that its room is planned for
+_FIGURES = ("known", "room", "low", "high")
 _SILENT = 40_000  # steps without a block that are followed one by one
-_MOST = sys.float_info.max  # stands for an infinite figure, which JSON has no number for
 
 
 class AdmittedBlock(NamedTuple):
@@ -68,77 +79,6 @@ class AdmittedBlock(NamedTuple):
     epsilon: float
     account: AccountRows | None = None
     windows: WindowRows | None = None
-
-
-def to_rows(figures: Figures, losses: Sequence[ArrayLike]) -> AccountRows:
-    """The figures as a record has them.
-
-    Args:
-        figures: The account.
-        losses: What the block before it loses, for each model () or (chains,).
-
-    Returns:
-        For each model and chain in turn: loss, known, room, smallest and largest log odds; an
-        infinite one is the largest float.
-    """
-    rows = np.concatenate(
-        [
-            np.stack(
-                np.broadcast_arrays(np.asarray(loss, np.float64), a.known, a.room, a.low, a.high),
-                -1,
-            ).reshape(-1, 5)
-            for a, loss in zip(figures, losses, strict=True)
-        ]
-    )
-    return tuple(tuple(row) for row in np.clip(rows, -_MOST, _MOST).tolist())
-
-
-def from_rows(rows: AccountRows) -> IntervalAccount:
-    """The account of a record, all models together: (rows,) figures.
-
-    Args:
-        rows: As from `to_rows`.
-
-    Returns:
-        The account.
-    """
-    figures = np.array(rows, np.float64).reshape(-1, 5)[:, 1:]
-    figures = np.where(np.abs(figures) >= _MOST, np.copysign(np.inf, figures), figures)
-    return IntervalAccount(*figures.T.copy())
-
-
-def to_windows(account: WindowAccount) -> WindowRows:
-    """An account of windows as a record has it; times are UTC seconds.
-
-    Args:
-        account: The account, which counts seconds.
-
-    Returns:
-        Its promises and blocks.
-    """
-    promises = (
-        (p.steps, p.epsilon, p.since, -1 if p.last is None else p.last) for p in account.promises
-    )
-    return WindowRows(tuple(promises), tuple(map(tuple, account.blocks)))
-
-
-def from_windows(rows: WindowRows) -> WindowAccount:
-    """The account of windows of a record.
-
-    Args:
-        rows: As from `to_windows`.
-
-    Returns:
-        The account.
-    """
-    promises, blocks = rows
-    return WindowAccount(
-        tuple(
-            WindowPromise(int(steps), float(epsilon), int(since), None if last < 0 else int(last))
-            for steps, epsilon, since, last in promises
-        ),
-        tuple(SpentBlock(int(first), int(last), float(loss)) for first, last, loss in blocks),
-    )
 
 
 class ZoneAccount:
@@ -278,13 +218,15 @@ class ZoneAccount:
             houses, so that they are about the step itself.
         """
         newest = standing.latest_account
-        unknown, arrivals = _published_without(standing, newest), _arrivals(standing, newest)
+        unknown, arrivals = is_unaccounted(standing), arrivals_of(standing)
         if newest is None and not unknown and not arrivals:
             return self._new(first)
-        figures = self._carried(newest, arrivals, unknown)
         settled = self._settled(standing)
         if newest is None or arrivals or unknown or not self._has_same_houses(newest):
+            figures = self._merged(standing, unknown=unknown)
             settled = max(settled, self._since - 1)
+        else:
+            figures = self._by_class(newest)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
         eve = min(self._since, first) - 1  # steps before the terms keep the promise of then
         figures = self._after_silence(figures, settled, eve, promise)
@@ -298,7 +240,7 @@ class ZoneAccount:
         of this one.
         """
         newest = standing.latest_account
-        ends = [move.last for move in _arrivals(standing, newest)]
+        ends = [move.last for move in arrivals_of(standing)]
         ends += [] if newest is None else [newest.end]
         return -(-max(ends, default=0) // self._service.seconds) - 1  # lengths of steps may differ
 
@@ -333,25 +275,19 @@ class ZoneAccount:
         agrees = agrees and terms.roster == roster_digest(service)
         return agrees and terms.chains == self._moves
 
-    def _carried(
-        self,
-        newest: RecordedAccount | None,
-        arrivals: Sequence[TransferRecord],
-        unknown: bool,
-    ) -> Figures:
-        """The figures on record, for the present classes of houses."""
-        if newest is not None and self._has_same_houses(newest) and not unknown and not arrivals:
-            account, at = from_rows(newest.rows), 0
-            figures = []
-            for chains in self._chains:
-                parts = (account.known, account.room, account.low, account.high)
-                figures.append(IntervalAccount(*(part[at : at + len(chains)] for part in parts)))
-                at += len(chains)
-            return tuple(figures)
-        accounts = [_of_move(move) for move in arrivals]
-        accounts += [from_rows(newest.rows)] if newest is not None else []
-        accounts += [Account.interval()]
-        account = accounts[0].merged(*accounts[1:]).under_other_model()
+    def _by_class(self, newest: RecordedAccount) -> Figures:
+        """The figures on record, about the same classes of houses."""
+        account, at = from_rows(newest.rows), 0
+        figures = []
+        for chains in self._chains:
+            parts = (account.known, account.room, account.low, account.high)
+            figures.append(IntervalAccount(*(part[at : at + len(chains)] for part in parts)))
+            at += len(chains)
+        return tuple(figures)
+
+    def _merged(self, standing: LedgerState, *, unknown: bool) -> Figures:
+        """All that is on record as one class of houses, for each of the present classes."""
+        account = Account.interval().merged(*accounts_of(standing)).under_other_model()
         account = account.disowned() if unknown else account
         return tuple(
             IntervalAccount(
@@ -396,7 +332,7 @@ class ZoneAccount:
         """
         if self._first + t - 1 <= self._settled(standing):
             return None
-        if not (self._promise or self._window or _bound(standing)):
+        if not (self._promise or self._window or is_bound(standing)):
             return AdmittedBlock(self._service.policy.epsilon_at(t))
         planned = self._service.policy.epsilon_at(t) * self._under_earlier(standing, t)
         wish = scheduler.at(t, rates, planned)
@@ -503,7 +439,7 @@ class ZoneAccount:
         It leaves room for a share of the plan in all later blocks.
         """
         if self._promise is None:
-            if not _promised(standing) or _free_before(standing):
+            if not is_promised(standing) or ends_without_promise(standing):
                 return None
             start, _ = self._span(standing, t)
             figures, _ = self.before(standing, start)  # promises about earlier steps
@@ -523,16 +459,14 @@ class ZoneAccount:
 
     def _open_windows(self, standing: LedgerState, t: int) -> WindowAccount | None:
         """The account before a block; None where no promise about windows is in force."""
-        newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
-        accounts += [from_windows(newest.rows)] if newest is not None else []
+        accounts = windows_of(standing)
         start = self._span(standing, t)[0] * self._service.seconds
         if self._window is None:
             accounts = [account.ended() for account in accounts]
         else:
             steps, epsilon = self._window
             if not accounts:
-                accounts = [_first_windows(standing, steps, epsilon, start)]
+                accounts = [first_windows(standing, steps, epsilon, start)]
             elif not accounts[-1].promises or (steps, epsilon, None) != (
                 accounts[-1].promises[-1].steps,
                 accounts[-1].promises[-1].epsilon,
@@ -541,9 +475,7 @@ class ZoneAccount:
                 accounts[-1] = accounts[-1].under(steps, epsilon, start)
         if not accounts:
             return None
-        account = accounts[-1]
-        for arrival in accounts[:-1]:
-            account = account.merged(arrival.ended())
+        account = merged_windows(accounts)
         return account if any(promise.binds(start) for promise in account.promises) else None
 
     def _windows(
@@ -684,18 +616,6 @@ class ZoneAccount:
         steps = self._planned[0].tolist()
         return [self._task.scheduler.at(t).epsilon_any for t in steps]
 
-    def leaving_windows(self, standing: LedgerState) -> WindowRows | None:
-        """The account of windows of a house that leaves; None where no promise is in force."""
-        newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
-        accounts += [from_windows(newest.rows)] if newest is not None else []
-        if not accounts:
-            return None
-        account = accounts[-1].ended()
-        for arrival in accounts[:-1]:
-            account = account.merged(arrival.ended())
-        return to_windows(account)
-
     def leaving(self, standing: LedgerState) -> tuple[AccountRows | None, int]:
         """The account of a house that leaves the zone, as its transfer states it.
 
@@ -709,7 +629,7 @@ class ZoneAccount:
             anything was published about, here or where houses came from [UTC s].
         """
         newest = standing.latest_account
-        arrivals, unknown = _arrivals(standing, newest), _published_without(standing, newest)
+        arrivals, unknown = arrivals_of(standing), is_unaccounted(standing)
         latest = next(
             (release for release in reversed(standing.releases) if release.source == "readings"),
             None,
@@ -720,7 +640,7 @@ class ZoneAccount:
         end = max(ends, default=0)
         if newest is None and not arrivals and not unknown:
             return None, end
-        accounts = [_of_move(move) for move in arrivals]
+        accounts = [account_of(move) for move in arrivals]
         if newest is not None:
             block = [
                 release
@@ -757,115 +677,3 @@ class ZoneAccount:
             assert after is not None  # the whole block was admitted
             cut.append(after)
         return cut[0].merged(*cut[1:])
-
-
-def room_of(service: ZoneService, standing: LedgerState) -> float:
-    """What the account still admits, as a share of the promise.
-
-    Args:
-        service: The zone.
-        standing: Its ledger.
-
-    Returns:
-        From 0 to 1: of an interval promise what later prices may say about the last step on
-        record, of a window promise what is left of epsilon after the last block; 1 where nothing
-        is on record, and where the promise is about each price alone.
-    """
-    promise, window = interval_promise(service), window_promise(service)
-    newest, windows = standing.latest_account, standing.latest_windows
-    if promise is not None and newest is not None:
-        return float(min(from_rows(newest.rows).room.min() / promise, 1.0))
-    if window is not None and windows is not None:
-        account = from_windows(windows.rows)
-        after = account.blocks[-1].last + 1 if account.blocks else 0
-        return float(min(max(account.most(after) / window[1], 0.0), 1.0))
-    return 1.0
-
-
-_FIGURES = ("known", "room", "low", "high")
-
-
-def _published_without(standing: LedgerState, newest: RecordedAccount | None) -> bool:
-    """Whether something from readings was published, or lost, that no account on record holds."""
-    since = 0 if newest is None else newest.seq
-    lost = any(gap.seq > since and gap.account is None for gap in standing.booked)
-    return lost or _read_without(standing, since)
-
-
-def _free_before(standing: LedgerState) -> bool:
-    """Whether a price from readings without a promise follows the newest account.
-
-    No later price could say too much about the steps with a promise then, nor can one now.
-    """
-    newest = standing.latest_account
-    if newest is None or _arrivals(standing, newest):
-        return False
-    return _read_without(standing, newest.seq)
-
-
-def _read_without(standing: LedgerState, since: int) -> bool:
-    """Whether a release from readings, after a record, was under terms without an account."""
-    silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
-    later = standing.releases[until(standing.releases, since) :] if silent else ()
-    return any(
-        release.source == "readings" and standing.terms_of(release).seq in silent
-        for release in reversed(later)
-    )
-
-
-def _arrivals(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
-    """The houses whose accounts have come to the zone since the newest one on record.
-
-    They count from the terms on that begin after they came.
-    """
-    since = 0 if newest is None else newest.terms.seq
-    until = math.inf if standing.terms is None else standing.terms.seq
-    return [
-        move
-        for move in standing.transfers
-        if move.direction == "in" and move.account is not None and since < move.seq < until
-    ]
-
-
-def _bound(standing: LedgerState) -> bool:
-    """Whether a promise made before, here or where a house came from, can bind a block."""
-    windows = standing.latest_windows
-    return _promised(standing) or windows is not None or bool(_arrived_windows(standing, windows))
-
-
-def _promised(standing: LedgerState) -> bool:
-    """Whether an account on record leaves later outputs less than any room."""
-    newest = standing.latest_account
-    accounts = [_of_move(move) for move in _arrivals(standing, newest)]
-    accounts += [] if newest is None else [from_rows(newest.rows)]
-    return any(np.isfinite(account.room).any() for account in accounts)
-
-
-def _of_move(move: TransferRecord) -> IntervalAccount:
-    assert move.account is not None  # see _arrivals
-    return from_rows(move.account)
-
-
-def _first_windows(standing: LedgerState, steps: int, epsilon: float, start: int) -> WindowAccount:
-    """The account of windows before the first block, which is from `start` on [UTC s].
-
-    Where nothing was published from readings before, the promise holds from the first reading of
-    the models on: what they cost counts in every window that touches their readings.
-    """
-    published = any(release.source == "readings" for release in standing.releases)
-    charges = () if published else standing.charges
-    since = min([start, *(charge.first for charge in charges)])
-    account = Account.window(steps, epsilon, since)
-    for charge in charges:
-        account = account.with_lost(charge.epsilon, charge.first, charge.last)
-    return account
-
-
-def _arrived_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
-    """The accounts of windows of houses that came to the zone since the newest one here."""
-    since = 0 if newest is None else newest.seq
-    return [
-        move.windows
-        for move in standing.transfers
-        if move.direction == "in" and move.seq > since and move.windows is not None
-    ]

@@ -16,15 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
-from hushgrid.audit.behaviour import (
-    Factory,
-    check_behaviour,
-    check_unsmoothed,
-    load_of,
-    load_of_rate,
-    read_answer,
-    restore_truncated,
-)
+from hushgrid.audit.behaviour import check_behaviour
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
     TRAINING,
@@ -37,6 +29,14 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import log_ratio, worst_law
+from hushgrid.audit.publishers import (
+    Factory,
+    check_unsmoothed,
+    load_of,
+    load_of_rate,
+    read_answer,
+    restore_truncated,
+)
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss

@@ -21,7 +21,6 @@ from typing import Any
 
 from hushgrid._numbers import is_hex
 from hushgrid.adversary.attack import Recording
-from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
     AccountFinding,
@@ -32,6 +31,8 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.audit.publishers import Factory
+from hushgrid.curator.account_records import from_rows, leaving_windows
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
     outlook_figures,
@@ -41,7 +42,7 @@ from hushgrid.curator.promise import (
 )
 from hushgrid.curator.replay import add_rates
 from hushgrid.curator.terms import digest_of, first_state, terms_record
-from hushgrid.curator.zone_account import ZoneAccount, from_rows
+from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.models import is_trace, load_trace
@@ -301,7 +302,7 @@ def _left_or_lost(
     for move in ledger.transfers:
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
-            windows = account.leaving_windows(_before(ledger, number, move.seq))
+            windows = leaving_windows(_before(ledger, number, move.seq))
             agree = _agree(move.windows, windows)
             if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
@@ -612,7 +613,8 @@ def load_factory(name: str) -> Factory:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise FileError(
-            f"publisher is {name!r}; give MODULE:FACTORY such as hushgrid.audit.behaviour:hushgrid."
+            f"publisher is {name!r}; give MODULE:FACTORY such as"
+            " hushgrid.audit.publishers:hushgrid."
         )
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.insert(0, os.getcwd())  # noqa: PTH109

@@ -54,8 +54,9 @@ from hushgrid.mechanism.release import step
 from hushgrid.stores.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.stores.database import Database, Schema, exists, is_postgres
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, check, fold
+from hushgrid.stores.ledger.chain import check, fold
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, misfit
+from hushgrid.stores.ledger.duties import Checkpointed, LedgerStore
 from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.store import CHECKPOINTS, LEDGER, lock_of

@@ -13,7 +13,7 @@ import pytest
 from hushgrid.curator.clock import since_start
 from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.entries import GapRecord
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease
 from hushgrid.stores.ledger.records import Record, seal

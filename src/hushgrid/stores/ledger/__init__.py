@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hushgrid._numbers import is_hex
 from hushgrid.errors import ExtraError, LedgerError
-from hushgrid.stores.ledger.chain import LedgerStore, Verify
+from hushgrid.stores.ledger.chain import Verify
+from hushgrid.stores.ledger.duties import LedgerStore
 from hushgrid.stores.ledger.records import Record, from_line
 
 __all__ = ["LedgerStore", "open_records", "open_store", "standby_remark", "verifier"]

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.errors import LedgerError
-from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, Verify
+from hushgrid.stores.ledger.chain import Verify
+from hushgrid.stores.ledger.duties import Checkpointed, LedgerStore
 from hushgrid.stores.ledger.records import Head, canonical
 
 # incremented where a replay computes something else than before, or names it otherwise

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.stores.database import Database, lock_key
-from hushgrid.stores.ledger.chain import held_elsewhere, not_held
+from hushgrid.stores.ledger.duties import held_elsewhere, not_held
 from hushgrid.stores.ledger.records import Record, digest_of, from_fields
 from hushgrid.stores.ledger.store import (
     COLUMNS,

@@ -15,14 +15,8 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.accounting.composition import booked
 from hushgrid.errors import LedgerDamageError, LedgerError
-from hushgrid.stores.ledger.chain import (
-    Checkpointed,
-    Dated,
-    Fold,
-    LedgerStore,
-    Replicated,
-    Verify,
-)
+from hushgrid.stores.ledger.chain import Fold, Verify
+from hushgrid.stores.ledger.duties import Checkpointed, Dated, LedgerStore, Replicated
 from hushgrid.stores.ledger.entries import (
     TYPES,
     ChargeRecord,

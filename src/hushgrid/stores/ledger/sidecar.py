@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hushgrid.errors import LedgerError
 from hushgrid.files.results import sync_folder
-from hushgrid.stores.ledger.chain import held_elsewhere
+from hushgrid.stores.ledger.duties import held_elsewhere
 from hushgrid.stores.ledger.records import Head
 
 SLOT = 128  # [bytes]

@@ -27,15 +27,8 @@ from sqlalchemy.exc import IntegrityError
 from hushgrid.errors import LedgerAwayError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.stores.database import SORTED_TEXT, TIMELINE, Database, Schema, lock_key
-from hushgrid.stores.ledger.chain import (
-    ChainReport,
-    Verify,
-    check,
-    check_next,
-    held_elsewhere,
-    not_held,
-    twice,
-)
+from hushgrid.stores.ledger.chain import ChainReport, Verify, check
+from hushgrid.stores.ledger.duties import check_next, held_elsewhere, not_held, twice
 from hushgrid.stores.ledger.records import Head, Record, canonical, from_fields
 from hushgrid.stores.ledger.sidecar import Sidecar, read_witness, sidecar_path
 

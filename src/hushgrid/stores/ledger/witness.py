@@ -36,7 +36,7 @@ from typing import NamedTuple
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import sync_folder
-from hushgrid.stores.ledger.chain import held_elsewhere
+from hushgrid.stores.ledger.duties import held_elsewhere
 from hushgrid.stores.ledger.records import Record, digest_of, from_line
 
 log = logging.getLogger("hushgrid.ledger")

@@ -29,14 +29,9 @@ from hushgrid._numbers import is_hex
 from hushgrid.errors import LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
-from hushgrid.stores.ledger.chain import (
-    Fold,
-    Judged,
-    LedgerStore,
-    Replicated,
-    Verify,
-)
+from hushgrid.stores.ledger.chain import Fold, Verify
 from hushgrid.stores.ledger.checkpoint import write
+from hushgrid.stores.ledger.duties import Judged, LedgerStore, Replicated
 from hushgrid.stores.ledger.entries import (
     GenesisRecord,
     LedgerEntry,
