@@ -264,7 +264,7 @@ class Spent:
 
     Attributes:
         finite: The exact sum of the finite losses.
-        endless: Whether a loss was infinite: then no budget is enough.
+        endless: Whether a loss was infinite.
     """
 
     finite: Fraction = Fraction()
@@ -279,31 +279,6 @@ class Spent:
             else:
                 finite += Fraction(loss)
         return Spent(finite, endless)
-
-    def fits(self, cost: float, budget: float | None) -> bool:
-        """Whether one more loss stays within a budget, exactly; None is no limit.
-
-        >>> Spent().add(0.5, 0.5, 0.5).fits(0.5, 2.0), Spent().add(0.1, 0.1).fits(0.1, 0.3)
-        (True, False)
-        """
-        if budget is None:
-            return True
-        after = self.add(cost)
-        return not after.endless and after.finite <= Fraction(budget)
-
-    def exceeds(self, budget: float) -> bool:
-        """Whether the sum, rounded to the nearest double, is above a budget.
-
-        For a record whose publisher rounded as it added: a sum that `fits` does not exceed, and
-        neither does one that was kept within the budget in floating point, rounded up or not.
-        """
-        return self.endless or float(self.finite) > budget
-
-    def more(self, cost: float, budget: float) -> int:
-        """How many more losses of `cost` > 0 fit."""
-        if self.endless or math.isinf(cost):
-            return 0
-        return max(math.floor((Fraction(budget) - self.finite) / Fraction(cost)), 0)
 
     @property
     def total(self) -> float:
