@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from starlette.routing import BaseRoute, Mount
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import Grant
 from hushgrid.web.http import common
-from hushgrid.web.http.app import FORMS
+from hushgrid.web.http.app import FORMS, UNREAD, make_app
 from hushgrid.web.http.middleware import BODY, REPORT, Caller, caller_name
 from hushgrid.web.openadr import app as vtn_app
 from hushgrid.web.openadr._generated import ReportRequest
 from hushgrid.web.openadr.app import BASE
 from tests.web.brokers import until
+from tests.web.openadr import setup
 from tests.web.openadr.setup import FIRST, ZONES, World, release, report, ven, world
 
 SIZE = 200_000  # [bytes] of a long report
@@ -346,3 +348,33 @@ def test_strangers_of_many_addresses_leave_half_of_the_places_to_clients(
         return await client
 
     assert asyncio.run(asked()) == "answer"
+
+
+def test_unread_ledgers_of_one_auditor_are_bounded_and_made_as_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records: list[int] = []
+
+    def lines(_: str) -> Iterator[str]:
+        for number in range(MANY):
+            records.append(number)
+            yield "a" * SIZE + "\n"
+
+    monkeypatch.setattr(common, "SHED", 0.0)
+    monkeypatch.setattr(setup, "make_app", partial(make_app, lines=lines))
+    with world(tmp_path, clients={"auditor": ["audit"]}) as it, ExitStack() as stack:
+        head, path, most = (
+            it.auth("auditor"),
+            f"/v1/ledger?zone={ZONES[0].id}",
+            it.metrics.under_way,
+        )
+        statuses = [unread(stack, it, path, head, "127.0.0.1")[1] for _ in range(30)]
+        allowed = statuses.count("200")
+        assert 1 < allowed <= most.caller_limit // UNREAD
+        assert set(statuses) == {"200", "503"}
+        assert 0 < most.total <= most.caller_limit
+        assert len(records) < allowed * MANY, "the rest waits for the client"
+        stack.close()
+        assert until(lambda: most.total == 0)
+        text = httpx.get(f"{it.root}{path}", headers=head, timeout=60).text
+        assert text == ("a" * SIZE + "\n") * MANY

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -36,7 +36,7 @@ from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
-from hushgrid.web.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional
+from hushgrid.web.http.common import ERRORS, Heavy, Metrics, Pieces, ZoneStates, conditional
 from hushgrid.web.http.languages import ENGLISH, NAMES, catalogue, preferred_language
 from hushgrid.web.http.middleware import (
     BY_SESSION,
@@ -47,6 +47,7 @@ from hushgrid.web.http.middleware import (
     PublicReads,
     ReadyPrices,
     SecurityHeaders,
+    caller_name,
     caller_of,
     scopes,
 )
@@ -71,6 +72,7 @@ READABLE = frozenset(
     f"/v1/{name}" for name in ("stream", "promise", "tradeoff", "status", "openapi.json")
 )
 Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
+GATHERED, UNREAD = 1 << 18, 1 << 20  # [bytes] of a ledger encoded at a time; in memory in all
 
 
 class App(FastAPI):
@@ -215,7 +217,7 @@ def make_app(
     add_token(app.router, access)
     add_session(app.router, app.state.sessions, tls)
     add_operator(app.router, operator, board.zones, certify)
-    _add_status(app.router, board, metrics, http, lines)
+    _add_status(app.router, board, metrics, http, lines, heavy)
     _add_description(app)
     app.answer_head(True)
     app.router.routes.extend(routes)
@@ -223,7 +225,12 @@ def make_app(
 
 
 def _add_status(
-    router: APIRouter, board: ZoneStates, metrics: Metrics, http: Http, lines: Lines
+    router: APIRouter,
+    board: ZoneStates,
+    metrics: Metrics,
+    http: Http,
+    lines: Lines,
+    heavy: Heavy,
 ) -> None:
     """Add the routes of status, health, metrics and ledger."""
 
@@ -293,12 +300,31 @@ def _add_status(
         summary="A zone's signed records, one a line.",
         response_description="Records, one a line; docs/ledger.md has the format.",
         response_class=Response,
-        responses={200: {"content": {"application/x-ndjson": {}}}, **models.OF_ZONE},
+        responses={
+            200: {"content": {"application/x-ndjson": {}}},
+            **models.OF_ZONE,
+            **models.refusals({503: "Too many at once."}),
+        },
         dependencies=[BY_SESSION, scopes("audit")],
     )
-    async def ledger(zone: ZoneName = None) -> Response:
+    async def ledger(request: Request, zone: ZoneName = None) -> Response:
         name = requested_zone(zone, board.zones)
-        return StreamingResponse(lines(name), media_type="application/x-ndjson")
+        pieces = Pieces(_encoded(lines(name)), UNREAD, {}, "application/x-ndjson")
+        answer: Response = await heavy.run(lambda: pieces, caller_name(request.scope))
+        return answer
+
+
+def _encoded(lines: Iterator[str]) -> Iterator[bytes]:
+    """Encode lines, some at a time."""
+    waiting, size = list[str](), 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if size > GATHERED:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    if waiting:
+        yield "".join(waiting).encode()
 
 
 def _add_description(app: App) -> None:
