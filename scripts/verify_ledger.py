@@ -17,6 +17,7 @@ import math
 import re
 import secrets
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -568,6 +569,39 @@ def lost_in(promise, blocks, start):
     return math.fsum(e for a, b, e in blocks if b >= start - window + 1 and a >= since)
 
 
+def joined(blocks, others):
+    """All blocks of both lists; one that a list has twice was drawn twice."""
+    more = Counter(map(tuple, others)) - Counter(map(tuple, blocks))
+    return [list(block) for block in sorted([*map(tuple, blocks), *more.elements()])]
+
+
+def carried(old, new):
+    """Whether each old block is among the new ones, or in the first of 64, which has the oldest."""
+    missing = sorted((Counter(map(tuple, old)) - Counter(map(tuple, new))).elements())
+    if not missing:
+        return True
+    if len(new) < 64:
+        return False
+    first, last, loss = new[0]
+    whole = math.fsum(e for _, _, e in missing) * (1 - CLOSE)
+    return loss >= whole and all(a <= first and b <= last for a, b, _ in missing)
+
+
+def kept_promises(old, new, blocks):
+    """Whether each promise stays in force for the windows that hold one of the blocks."""
+    end = max((b for _, b, _ in blocks), default=-1)
+    return all(
+        any(
+            promise[:2] == [window, epsilon]
+            and promise[2] <= since
+            and (promise[3] == -1 or promise[3] >= (end if until == -1 else until))
+            for promise in new
+        )
+        for window, epsilon, since, until in old
+        if blocks or until != -1
+    )
+
+
 class Kept:
     """What terms promise, and what was lost of it."""
 
@@ -792,9 +826,15 @@ class Chain:
             need(kept or not stays, "its windows drop a promise that is in force")
             need(not stays or kept[0][3] == -1 or kept[0][3] >= until, "a promise ends too early")
         reach = max((window for window, *_ in promises), default=0)
-        for block in old_blocks:
-            if block[1] >= start - reach + 1 and len(blocks) < 64:
-                need(block in blocks, "its windows drop a block that still counts")
+        if old_promises and made:
+            need(made[-1][2] >= self.renewed(), "a promise goes on through terms without it")
+        elif made and self.read:  # charges alone
+            since = made[-1][2]
+            old_blocks = [[min(max(a, since), start), b, e] for a, b, e in old_blocks if b >= since]
+        else:
+            old_blocks = [[min(a, start), b, e] for a, b, e in old_blocks]
+        still = [block for block in old_blocks if block[1] >= start - reach + 1]
+        need(carried(still, blocks), "its windows drop a block that still counts")
         for promise in promises:
             window, epsilon, _, until = promise
             if until == -1 or start - window + 1 <= until:
@@ -806,6 +846,16 @@ class Chain:
             since = [promise[2] for promise in promises]
             need(not firsts or max(since) <= min(firsts), "a promise leaves out what models cost")
         self.windows = promises, blocks
+
+    def renewed(self):
+        """When the present terms' promise about windows began, after terms without it [UTC s]."""
+        stated = [(kept.terms["promise"], kept.terms) for kept in self.kept]
+        made = [(p["secret"], p.get("window"), p["epsilon"]) for p, _ in stated]
+        begins = -1
+        for place, promise in enumerate(made):
+            if promise == made[-1] and place and made[place - 1] != promise:
+                begins = stated[place][1]["first"] * stated[place][1]["seconds"]
+        return begins
 
     def lose(self, promise, lost):
         """The most that windows lost of a promise, of the newest terms that make it."""
@@ -822,17 +872,18 @@ class Chain:
         need(body["direction"] == "in" or self.gap is None, "a house leaves an open gap")
         if body["direction"] == "out":
             self.account.leave(self.terms, body, self.t)
-            taken = body.get("windows", ([], []))[1]
-            need(all(block in taken for block in self.windows[1]), "it leaves without its blocks")
+            promises, taken = body.get("windows", ([], []))
+            blocks = self.windows[1]
+            need(carried(blocks, taken), "it leaves without its blocks")
+            need(kept_promises(self.windows[0], promises, blocks), "it leaves without its promises")
         else:
             if "account" in body:
                 rows = read_rows(body["account"])[1]
                 self.account.arrivals.append((rows, body["last"]))
             if "windows" in body:
-                self.windows = tuple(
-                    old + [one for one in new if one not in old]
-                    for old, new in zip(self.windows, body["windows"], strict=True)
-                )
+                promises, blocks = body["windows"]
+                new = [promise for promise in promises if promise not in self.windows[0]]
+                self.windows = self.windows[0] + new, joined(self.windows[1], blocks)
 
     def take_charge(self, body):
         """What everybody spent on models, once for each."""
@@ -844,7 +895,7 @@ class Chain:
         for window, _, since, until in self.windows[0]:
             apart = last < since or (until != -1 and first - window + 1 > until)
             need(apart, "a charge shares windows with prices that spend their promise")
-        if not self.windows[0] and not self.read:
+        if not self.windows[0]:
             self.windows[1].append([first, last, body["epsilon"]])
 
     def take_gap(self, body):
@@ -873,8 +924,10 @@ class Chain:
             self.kept[-1].lose(self.account.resume(self.terms, body))
         self.account.unknown |= not interval
         if "windows" in body:
-            need(all(block in body["windows"][1] for block in self.windows[1][-8:]), "lost blocks")
-            self.windows = promises, blocks = body["windows"]
+            promises, blocks = body["windows"]
+            need(carried(self.windows[1], blocks), "lost blocks")
+            need(kept_promises(self.windows[0], promises, self.windows[1]), "lost promises")
+            self.windows = promises, blocks
             for promise in promises:
                 self.lose(promise, max(lost_in(promise, blocks, a) for a, _, _ in blocks))
         self.gap = self.opened = None

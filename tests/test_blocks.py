@@ -112,7 +112,6 @@ RUN: dict[str, dict[str, list[str]]] = {
         "indented": [
             "learning/test_learn_zone.py::test_learn_writes_what_its_guide_says",
             "learning/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
-            "learning/test_learn_roofs.py::test_a_zone_of_both_kinds_is_checked_by_its_registers",
         ],
         "toml": ["learning/test_learn_zone.py::test_the_guide_states_the_defaults"],
     },

@@ -353,3 +353,15 @@ def test_how_many_equal_blocks_a_window_touches(steps: int, length: int) -> None
         assert account is not None
         account = account.admit(1.0 / touched, k * length, (k + 1) * length - 1)
     assert account is not None
+
+
+def test_a_block_that_was_drawn_twice_stays_twice_where_houses_come() -> None:
+    """Counted once, a window would lose 1.2 where 1 is promised."""
+    account = Account.window(10, 1.0).admit(0.4, 0, 2)
+    assert account is not None
+    twice = account.with_lost(0.4, 0, 2)
+    arrival = Account.window(10, 1.0).ended()
+    for merged in (twice.merged(arrival), arrival.merged(twice), twice.merged(account)):
+        assert [block.loss for block in merged.blocks] == [0.4, 0.4]
+    assert twice.merged(arrival).most(3) == pytest.approx(0.2)
+    assert twice.merged(arrival).promises[-1] == twice.promises[-1], "it stays the last"

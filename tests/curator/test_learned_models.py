@@ -44,6 +44,22 @@ def test_what_pooled_models_cost_is_in_the_ledger(tmp_path: Path) -> None:
         assert it._ledger.standing.epsilon == pytest.approx(1.7)
 
 
+def test_a_charge_of_later_readings_counts_after_terms_without_an_account(tmp_path: Path) -> None:
+    """Left out, windows would lose what they promise and the charge."""
+    step = load(tmp_path, BEGINS, ('secret = "interval"', 'secret = "step"'))
+    with curator(tmp_path, step, Shown(), now=BEGINS) as it:
+        publish(it, 4)
+    change = BEGINS + 4 * HOUR
+    later = LEARNED.replace(utc(BEGINS), utc(change + 12 * HOUR))
+    zone = load(tmp_path, change, *WINDOW, ("[policy]", later))
+    with curator(tmp_path, zone, Shown(), now=change, new_terms=True) as it:
+        publish(it, 8)
+    windows = standing(tmp_path).latest_windows
+    assert windows is not None
+    assert (change, change + 12 * HOUR - 1, 0.6) in map(tuple, windows.rows[1])
+    verified(tmp_path)
+
+
 def test_the_same_models_are_charged_once() -> None:
     body = bodies.charge("models", 1.0, digest=DIGEST, homes=20, first=0, last=899)
     key = "00" * 32

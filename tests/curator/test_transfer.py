@@ -18,6 +18,7 @@ from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
+from hushgrid.intake.readings import Register
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
@@ -87,6 +88,17 @@ def test_a_house_is_in_both_ledgers(world: World) -> None:
     again.play(lambda again: again.whole(3), new_terms=True)
     for name in ("elm", "oak"):
         assert {one.source for one in again.standing(name).current} == {"readings"}
+
+
+def test_a_home_moves_with_all_its_meters(tmp_path: Path) -> None:
+    """Apart they would spend the home's promise in both zones."""
+    pair = Register(1, "elm-1-garage", 1)
+    world = World(service(tmp_path, replace(zone("elm"), registers=(pair,)), zone("oak", 3)))
+    world.play(lambda world: world.whole(STEPS))
+    moved(world, "elm-1-garage")
+    assert sorted(transfers(world)) == [("elm", "out")] * 2 + [("oak", "in")] * 2
+    moved(world)  # again: nothing is left to be written
+    assert len(transfers(world)) == 4
 
 
 def test_a_roster_that_still_has_the_house_is_refused(world: World) -> None:

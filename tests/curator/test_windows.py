@@ -198,6 +198,21 @@ def test_a_promise_that_is_dropped_at_a_change_would_be_exceeded(tmp_path: Path)
     history.judge()
 
 
+def test_a_promise_begins_anew_after_terms_without_it(tmp_path: Path) -> None:
+    """With its old beginning it would speak of windows whose prices no account holds."""
+    history = History(tmp_path, window(12))
+    history.go_on(6)
+    history.time += 20 * HOUR
+    history.change(Promise("step", 3.0))
+    history.go_on(6)
+    history.change(window(12))
+    history.go_on(6)
+    newest = history.standing().latest_windows
+    assert newest is not None
+    change = history.zone.begins
+    assert [promise[2] for promise in newest.rows[0] if promise[3] == -1] == [change]
+
+
 def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
     """A block of the lost history looks like the one on record: as one, half of it is forgotten."""
     history = History(tmp_path, window(12, block=3))

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from hushgrid.curator.status import from_ledger, from_service
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
 from hushgrid.files.settings import Http, Mqtt
 from hushgrid.operate import process, serve
-from hushgrid.operate.process import ZoneRun
+from hushgrid.operate.process import Process, ZoneRun
 from hushgrid.stores.ledger import open_store, recovery
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.state import LedgerState
@@ -230,6 +231,36 @@ def test_a_zone_that_fails_comes_back_and_the_others_go_on(
     finally:
         running.end()
     assert "zone failed" in caplog.messages
+
+
+def test_a_zone_that_fails_keeps_readings_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wall:
+        time = float(START)
+
+        def now(self) -> float:
+            return self.time
+
+    clock, zone = Wall(), service()
+    with ExitStack() as stack:
+        process = Process(deployment(tmp_path, zone), stack)
+        process.open(START)
+        houses = range(len(zone.meters))
+        process._meters.put(zone.id, houses, [START] * 6, [900] * 6, [100] * 6)
+        clock.time += 900 + zone.grace
+        process.turn(clock)
+        assert process._meters.get(zone.id, START).present.all()
+
+        def away(*_: object, **__: object) -> None:
+            raise LedgerError("away.")
+
+        monkeypatch.setattr(Curator, "run", away)
+        monkeypatch.setattr(ZoneRun, "open", away)
+        clock.time += zone.retention + 900
+        process.turn(clock)
+        with pytest.raises(MeterError, match="purged"):
+            process._meters.get(zone.id, START)
 
 
 def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ needs no model. Proofs: docs/proofs/account.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -438,11 +439,14 @@ class WindowAccount(Tabular):
         )
 
     def merged(self, account: WindowAccount) -> WindowAccount:
-        """The account of houses of which some have one list of blocks and others another."""
-        blocks = sorted({*self.blocks, *account.blocks})
-        return WindowAccount(
-            tuple(dict.fromkeys((*self.promises, *account.promises))), _at_most(blocks)
-        )
+        """The account of houses of which some have one list of blocks and others another.
+
+        A block that one list has twice was drawn twice, and stays twice. The promise that is in
+        force here stays the last.
+        """
+        blocks = sorted((Counter(self.blocks) | Counter(account.blocks)).elements())
+        promises = tuple(dict.fromkeys((*account.promises, *self.promises)))
+        return WindowAccount(promises, _at_most(blocks))
 
 
 def _at_most(blocks: list[SpentBlock]) -> tuple[SpentBlock, ...]:

@@ -276,7 +276,8 @@ def first_windows(standing: LedgerState, steps: int, epsilon: float, start: int)
     """The account of windows before the first block.
 
     Where nothing was published from readings before, the promise holds from the first reading of
-    the models on: what they cost counts in every window that touches their readings.
+    the models on: what they cost counts in every window that touches their readings. Elsewhere it
+    holds from `start` on, and so do the charges of readings that are later.
 
     Args:
         standing: The zone's ledger.
@@ -288,9 +289,31 @@ def first_windows(standing: LedgerState, steps: int, epsilon: float, start: int)
         The account.
     """
     published = any(release.source == "readings" for release in standing.releases)
-    charges = () if published else standing.charges
-    since = min([start, *(charge.first for charge in charges)])
+    since = min([start, *(charge.first for charge in standing.charges if not published)])
     account = Account.window(steps, epsilon, since)
-    for charge in charges:
-        account = account.with_lost(charge.epsilon, charge.first, charge.last)
+    for charge in standing.charges:
+        if charge.last >= since:
+            first = min(max(charge.first, since), start)
+            account = account.with_lost(charge.epsilon, first, charge.last)
     return account
+
+
+def is_continued(standing: LedgerState, account: WindowAccount, window: tuple[int, float]) -> bool:
+    """Whether a promise is the last one of the zone's account, and all terms since then made it.
+
+    Args:
+        standing: The zone's ledger.
+        account: The last one of `windows_of`.
+        window: The window [s] and epsilon.
+
+    Returns:
+        Whether it goes on; else it begins anew.
+    """
+    newest = standing.latest_windows
+    if newest is None or not account.promises:
+        return False
+    later = (terms for terms in standing.terms_records if terms.seq > newest.seq)
+    steps, epsilon, _, last = account.promises[-1]
+    return (steps, epsilon, last) == (*window, None) and all(
+        terms.window == window for terms in later
+    )

@@ -43,8 +43,9 @@ class Moved(NamedTuple):
 def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
     """Write both records; the service must be stopped, its rosters still the old ones.
 
-    Both ledgers are judged first. A gap lets no house leave; it may come in. All that forbids the
-    move is checked before the other zone's ledger is opened, which creates it.
+    A home of several meters moves with all of them: apart they would spend its promise twice. Both
+    ledgers are judged first. A gap lets no house leave; it may come in. All that forbids the move
+    is checked before the other zone's ledger is opened, which creates it.
 
     Args:
         deployment: The service.
@@ -54,7 +55,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
         now: [UTC s]
 
     Returns:
-        What was written.
+        What was written of this meter.
 
     Raises:
         LedgerError: The meter is not in the zone, or a gap is not booked.
@@ -63,6 +64,23 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
     leaves, comes = _zone(deployment, source), _zone(deployment, target)
     if source == target:
         raise LedgerError(f"the house is in zone {source!r} already; give another zone to go to.")
+    meters = _of_home(leaves, meter)
+    return {each: _move(deployment, leaves, comes, each, now) for each in meters}[meter]
+
+
+def _of_home(zone: ZoneService, meter: str) -> tuple[str, ...]:
+    """All meters of a meter's home."""
+    houses = {each: house for house, each in enumerate(zone.meters)}
+    houses |= {register.meter: register.house for register in zone.registers}
+    if meter not in houses:  # it may have moved already
+        return (meter,)
+    return tuple(each for each, house in houses.items() if house == houses[meter])
+
+
+def _move(
+    deployment: Deployment, leaves: ZoneService, comes: ZoneService, meter: str, now: float
+) -> Moved:
+    source, target = leaves.id, comes.id
     key = load(deployment.key)
     (name,) = house_names(key, [meter])
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:

@@ -31,6 +31,7 @@ from hushgrid.curator.account_records import (
     first_windows,
     from_rows,
     is_bound,
+    is_continued,
     is_promised,
     is_unaccounted,
     merged_windows,
@@ -467,11 +468,7 @@ class ZoneAccount:
             steps, epsilon = self._window
             if not accounts:
                 accounts = [first_windows(standing, steps, epsilon, start)]
-            elif not accounts[-1].promises or (steps, epsilon, None) != (
-                accounts[-1].promises[-1].steps,
-                accounts[-1].promises[-1].epsilon,
-                accounts[-1].promises[-1].last,
-            ):
+            elif not is_continued(standing, accounts[-1], self._window):
                 accounts[-1] = accounts[-1].under(steps, epsilon, start)
         if not accounts:
             return None

@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute
 
 from hushgrid.curator.clock import Clock, ahead_of
 from hushgrid.curator.covariates import CovariateSources
-from hushgrid.curator.curator import Curator
+from hushgrid.curator.curator import PURGE, Curator
 from hushgrid.curator.ingest import Disagreements, Ingest
 from hushgrid.curator.publishers import Publisher
 from hushgrid.curator.terms import check_moves
@@ -33,6 +33,7 @@ from hushgrid.errors import (
     LedgerDamageError,
     LedgerError,
     MeterDamageError,
+    MeterError,
     MeterRetryError,
 )
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -288,6 +289,7 @@ class Process:
         self._names = tuple(type(publisher).__name__ for publisher in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
+        self._purged: dict[str, float] = {}  # when a closed zone was last looked at [UTC s]
         self._transfers: dict[str, Sequence[TransferRecord]] = {}  # of the zones that were opened
         self._clients = ClientStore(deployment.client_store)
         stack.callback(self._clients.close)
@@ -490,6 +492,7 @@ class Process:
             due = late
         for zone in self._zones:
             self._keep(zone)
+            self._purge(zone, start)
         self._passed()
 
     def _pass(self, zone: ZoneRun, clock: Clock) -> bool:
@@ -520,6 +523,17 @@ class Process:
                 zone.curator.keep_checkpoint()
         except LedgerError as error:  # what it is for is only time
             log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
+
+    def _purge(self, zone: ZoneRun, now: float) -> None:
+        """Delete what a zone that failed keeps no longer; one that is open does so itself."""
+        name = zone.service.id
+        if zone.curator is not None or 0 <= now - self._purged.get(name, -math.inf) < PURGE:
+            return
+        self._purged[name] = now
+        try:
+            self._meters.purge(name, int(now) - zone.service.retention)
+        except MeterError as error:
+            log.warning("readings not deleted", extra={"zone": name, "reason": str(error)})
 
     def _renew(self, zone: ZoneService) -> None:
         """Go on with a zone over another week."""
