@@ -25,7 +25,7 @@ def day(houses: int) -> Callable[[], None]:
     releases = [
         Release(
             zone="bench", t=t, applies_from=t + 1, load_hat=load, put_back=0.0, estimate=None,
-            rate=62.5, scale=SCALE, epsilon=1.0, delta=0.0, epsilon_any=1.0,
+            rate=62.5, scale=SCALE, epsilon=1.0, epsilon_any=1.0,
             rule="eta=1 block union", digest="bench", simulated=True, noise="laplace",
         )
         for t, load in enumerate(loads, 1)

@@ -70,7 +70,6 @@ RUN: dict[str, dict[str, list[str]]] = {
     "compare.md": {
         "indented": [
             "lab/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
-            "lab/test_real_zones.py",
             "lab/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
@@ -112,6 +111,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "indented": [
             "learning/test_learn_zone.py::test_learn_writes_what_its_guide_says",
             "learning/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
+            "learning/test_learn_seasons.py",
         ],
         "toml": ["learning/test_learn_zone.py::test_the_guide_states_the_defaults"],
     },

@@ -65,7 +65,7 @@ def test_the_first_day(tmp_path: Path) -> None:
             cwd=tmp_path, env=env, check=True, capture_output=True, text=True, timeout=PATIENCE,
         ).stdout  # fmt: skip
 
-    init, quick, check, client, serve, send, prices, page = STEPS
+    init, quick, check, client, serve, send, price, page = STEPS
     assert "service.toml" in run(init)
     file = tmp_path / "my-zone" / "service.toml"
     file.write_text(file.read_text().replace("port = 8080", f"port = {port}"))
@@ -75,8 +75,11 @@ def test_the_first_day(tmp_path: Path) -> None:
     assert "Promise: Pick any 24 hours." in said
     run(client)
     with serving(serve, tmp_path, env):
+        wait(lambda: '"price"' in run(price))  # 503 while the first one is made
         assert json.loads(run(send))["accepted"] == 1
-        wait(lambda: '"source":"readings"' in run(prices).replace(" ", ""))
+        text = run(price)
+        assert len(text.splitlines()) <= 40, "fits on a screen"
+        wait(lambda: '"source":"readings"' in run(price).replace(" ", ""))  # in `next` at first
         assert "<html" in run(page)
         (sensors,) = yaml.safe_load(GUIDE.split("```yaml\n")[1].split("```")[0])["rest"]
         wait(lambda: '"total"' in run(f"curl -s '{sensors['resource']}'"))  # 503 while it is made

@@ -73,8 +73,8 @@ def test_prices_come_by_themselves(page_of: Open) -> None:
     expect(page.locator("#covers li").nth(3)).to_have_text(
         re.compile(
             r"Away for two weeks: the best attack tells two homes apart at most \d+ times of 100"
-            r" where they use their limit, \d+ where they are typical; about one home, a 50 : 50"
-            r" guess becomes [\d.]+ : [\d.]+ at most \(odds times e\^[\d.]+\)\."
+            r" where they use their limit, \d+ where they are typical; about one home, a 50\s:\s50"
+            r" guess becomes [\d.]+\s:\s[\d.]+ at most \(odds times e\^[\d.]+\)\."
         )
     )
     expect(page.locator("#cost")).to_contain_text("%")

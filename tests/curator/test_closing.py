@@ -115,7 +115,7 @@ def test_nothing_is_appended_to_a_closed_ledger(world: tuple[Path, ZoneService, 
 def test_the_size_of_the_open_block_is_erased(world: tuple[Path, ZoneService, int]) -> None:
     old, zone, now = world
     with curator(old, zone, Shown(), now=now) as it:
-        kept = it._blocks[0]
+        kept = it._sizes._block
         assert isinstance(kept, NoiseBlock)
         assert it._meters.noise_size("elm", kept, None) is not None
     close_ledger(deployment(old, zone, key=old / "key"), "nowhere", now)

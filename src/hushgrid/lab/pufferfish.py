@@ -9,7 +9,7 @@ of a reading's two laws: some coupling never moves the load by more. Over many s
 counted as hushgrid's are.
 
 Probabilistic constraint (`dphmm`, after Xiao and Xiong's location sets): a house that is all but
-certain, whatever was published, is left out (docs/proofs/unlikely.md).
+certain, whatever was published, is left out (docs/proofs/baselines.md).
 
 Floor: the least standard deviation of any additive noise that keeps a pair of laws epsilon apart.
 The noise's pmf p on a grid is a linear programme: least sum of p k^2 with f1*p <= e^epsilon f0*p

@@ -22,7 +22,8 @@ from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Covariate
 
 NoiseLaw = Literal["laplace", "block"]
-NoiseName = Literal["laplace", "block", "none"]
+# of a release, those of other methods included
+NoiseName = Literal["laplace", "gaussian", "block", "none"]
 Wh = TypeVar("Wh", float, Floats)
 
 

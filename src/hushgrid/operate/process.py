@@ -531,6 +531,7 @@ class Process:
             return
         self._purged[name] = now
         try:
+            self._meters.open_zone(*zone.service.roster)  # it may never have been open here
             self._meters.purge(name, int(now) - zone.service.retention)
         except MeterError as error:
             log.warning("readings not deleted", extra={"zone": name, "reason": str(error)})
