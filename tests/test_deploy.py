@@ -362,7 +362,7 @@ def test_slow_clients_are_the_proxys(behind: tuple[World, httpx.Client], sent: b
 
 def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client]) -> None:
     service, client = behind
-    for path in ("/v1/price", "/v1/prices", "/v1/evcc", "/v1/evcc/feed_in"):
+    for path in ("/v1/price", "/v1/prices", "/v1/evcc", "/v1/evcc/feed_in", "/v1/vse/tariffs"):
         first = client.get(f"{path}?zone=elm-street")
         assert first.status_code == 200, path
         assert first.headers["cache-control"] == "no-cache"

@@ -172,7 +172,7 @@ def test_both_prices_are_in_every_feed() -> None:
 
 def test_evcc_gets_the_feed_in_price() -> None:
     """By the block of the guide, whose paths are asked here without a network."""
-    _, price, both = (
+    both, price = (
         yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
         for text in blocks(FEEDS, "yaml")
         if "tariffs" in text

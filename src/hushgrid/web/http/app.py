@@ -211,7 +211,7 @@ def make_app(
     app.state.sessions = Sessions(access, lifetime=http.token_lifetime)
     app.state.batcher = add_readings(app.router, ingest, metrics, mappings)
     heavy = Heavy(under_way=metrics.under_way)
-    add_feeds(app.router, pages, clock, heavy)
+    add_feeds(app.router, pages, history.zones, clock, heavy)
     app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy, clock)
     add_promises(app.router, history.zones, mode)
     add_token(app.router, access)
