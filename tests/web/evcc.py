@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 from zoneinfo import ZoneInfo
 
 JQ = shutil.which("jq")
@@ -90,3 +90,94 @@ def slots(name: str, bodies: Sequence[bytes]) -> Iterator[dict[int, float]]:
                 assert slot not in found, "rates overlap"
                 found[slot] = row["value"]
         yield found
+
+
+# ---- a template by evcc's own rules (util/templates: template.go, types.go, defaults.yaml)
+
+TOP = {
+    "template", "deprecated", "auth", "group", "covers", "link", "products", "capabilities",
+    "countries", "requirements", "caveats", "discovery", "params", "render",
+}  # fmt: skip
+PARAM = {
+    "name", "description", "help", "preset", "required", "mask", "private", "advanced",
+    "deprecated", "default", "example", "value", "values", "unit", "usages", "type", "choice",
+    "service", "pattern",
+}  # fmt: skip
+TYPES = {"string", "bool", "choice", "chargemodes", "duration", "float", "int", "list", "zones"}
+REQUIREMENTS = {"eebus", "mqtt", "sponsorship", "skiptest"}
+GROUPS = {"price", "co2", "solar", "temperature"}
+# what its defaults say of the parameters that are named here
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "uri": {"description": {"generic": "URI"}, "private": True},
+    "interval": {"type": "duration", "description": {"de": "Intervall", "en": "Interval"}},
+}
+PRESETS: dict[str, list[dict[str, Any]]] = {
+    "tariff-base": [
+        {"name": name, "advanced": True, "description": {"generic": name}}
+        for name in ("charges", "chargesZones", "tax", "formula")
+    ]
+}
+INCLUDED = {  # without charges between days, hours and months
+    "base": "".join(
+        f"{{{{ if .{name} }}}}\n{name}: {{{{ .{name} }}}}{{{{ end }}}}"
+        for name in ("charges", "tax", "formula")
+    )
+}
+
+
+def validated(template: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of a template that evcc would take, presets and defaults among them."""
+    assert set(template) <= TOP
+    assert template["group"] in GROUPS
+    assert all(re.fullmatch("[A-Z]{2}", code) for code in template["countries"])
+    assert set(template["requirements"].get("evcc", ())) <= REQUIREMENTS
+    products = template["products"]
+    assert products
+    assert all(product["brand"] for product in products)
+    links = [template.get("link", ""), *(product.get("link", "") for product in products)]
+    assert all(link.startswith("https://") for link in links if link)
+    params: list[dict[str, Any]] = []
+    for written in template["params"]:
+        assert set(written) <= PARAM, written
+        names = {param["name"] for param in params}
+        if "preset" in written:
+            preset = PRESETS[written["preset"]]
+            assert not names & {param["name"] for param in preset}, "the preset comes first"
+            params += preset
+            continue
+        assert written["name"] not in names
+        params.append(DEFAULTS.get(written["name"], {}) | written)
+    for param in params:
+        assert param.get("type", "string") in TYPES
+        assert not (param.get("mask") and param.get("private"))
+        description = param["description"]
+        for language in ("de", "en"):
+            text = description.get(language) or description.get("generic", "")
+            assert 0 < len(text.encode()) <= 50, param
+        if "choice" in param:
+            assert param["default"] in param["choice"]
+    return params
+
+
+def rendered(template: dict[str, Any], **values: str) -> str:
+    """The configuration of a template, for what its text needs of Go's templates."""
+    params = validated(template)
+    names = {param["name"] for param in params}
+    assert set(values) <= names
+    filled = {param["name"]: str(param.get("default", "")) for param in params} | values
+    for param in params:
+        assert filled[param["name"]] or not param.get("required"), f"missing {param['name']}"
+    text = re.sub(
+        r'\{\{ include "(\w+)" \. \}\}', lambda found: INCLUDED[found[1]], template["render"]
+    )
+    assert set(re.findall(r"\.(\w+)(?= |\}\})", text)) <= names
+    text = re.sub(
+        r'\{\{ if (?:eq )?\.(\w+)(?: "(\w+)")? \}\}(.*?)\{\{ end \}\}',
+        lambda found: found[3] * (filled[found[1]] == (found[2] or filled[found[1]] or None)),
+        text,
+        flags=re.S,
+    )
+    text = re.sub(r"\{\{ urlquery \.(\w+) \}\}", lambda found: quote_plus(filled[found[1]]), text)
+    text = re.sub(r"\{\{ \.(\w+) \}\}", lambda found: filled[found[1]], text)
+    assert "{{" not in text
+    return text

@@ -25,6 +25,7 @@ from hushgrid.stores.clients import KINDS
 from hushgrid.web.mqtt import topic_of
 from tests.curator.setups import example
 from tests.services import free_port
+from tests.web import evcc
 from tests.web.brokers import until
 from tests.web.guides import DOCS, FEEDS, OPENADR, ROOT, blocks, read_by_evcc
 from tests.web.openadr.setup import SECRET, World, world
@@ -95,6 +96,32 @@ def test_evcc(service: World) -> None:
     found = httpx.get(price["uri"]).json()
     assert price["jq"] == ".total"
     assert found["total"] in [row["value"] for row in rows if row["start"] == found["start"]]
+
+
+TEMPLATE = ROOT / "deploy" / "evcc"
+
+
+def examples(template: dict[str, Any]) -> dict[str, str]:
+    """What evcc's own test of templates fills in."""
+    return {one["name"]: one["example"] for one in template["params"] if "example" in one}
+
+
+def test_the_template_for_evcc_reads_the_prices(service: World) -> None:
+    """By evcc's rules of templates, rendered as its test does and as a home has it."""
+    template = yaml.safe_load((TEMPLATE / "hushgrid.yaml").read_text())
+    assert (TEMPLATE / "hushgrid.yaml").stem == template["template"]
+    expected = yaml.safe_load((TEMPLATE / "rendered.yaml").read_text())
+    assert yaml.safe_load(evcc.rendered(template, **examples(template))) == expected
+    with pytest.raises(AssertionError, match="missing zone"):
+        evcc.rendered(template, uri="http://hushgrid.local:8080")
+    for direction, path in (("grid", "/v1/evcc"), ("feedin", "/v1/evcc/feed_in")):
+        values = {"uri": service.root, "zone": "elm-street", "direction": direction}
+        tariff = yaml.safe_load(evcc.rendered(template, **values, tax="0.081"))
+        assert tariff["tax"] == 0.081
+        answer = httpx.get(read_by_evcc(tariff)["uri"])
+        assert answer.content == httpx.get(f"{service.root}{path}?zone=elm-street").content
+    odd = yaml.safe_load(evcc.rendered(template, uri="http://h", zone="Ulmenstraße 7&8"))
+    assert odd["forecast"]["uri"] == "http://h/v1/evcc?zone=Ulmenstra%C3%9Fe+7%268"
 
 
 def test_home_assistant(service: World) -> None:
