@@ -29,6 +29,7 @@ KINDS = {
     " time_zone zone",
     "release": "applies_from applies_start counts digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
+    "prices": "digest first published_at rates seconds simulated source zone",
     "transfer": "direction house last other out",
     "charge": "digest epsilon first homes last what",
     "gap": "first last why",
@@ -42,6 +43,7 @@ OPTIONAL = {
         "noise", "base", "model_share", "covariates", "block", "offset", "feed_in", "account",
         "windows",
     },
+    "prices": {"feed_in"},
     "transfer": {"account", "windows"},
     "gap": {"heads", "least"},
     "resume": {"account", "until", "windows"},

@@ -30,8 +30,9 @@ from hushgrid.web.feeds import (
     object_id,
     series,
 )
+from hushgrid.web.forecast import NOTHING, Forecaster
 from hushgrid.web.http.prices import feeds
-from hushgrid.web.prices import NOTHING, Forecaster, History, Pages
+from hushgrid.web.prices import History, Pages
 from tests.curator.worlds import START, service
 from tests.web.http.faces import Face, Still, refused
 from tests.web.releases import T, release

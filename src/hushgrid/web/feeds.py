@@ -210,7 +210,13 @@ def series(
     ]
     part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
     entries = [
-        entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
+        entry(
+            release.applies_start,
+            release.release,
+            release.source,
+            # a listed price is for its own step, and not for a later one
+            ranges.get(release.t) if release.applies_from > release.t else None,
+        )
         for release in applying[part]
     ]
     entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]
