@@ -667,7 +667,7 @@ class Chain:
     def __init__(self, zone):
         self.zone, self.seq, self.head = zone, 0, "0" * 64
         self.mode = self.key = self.terms = None
-        self.t = self.end = self.reach = 0
+        self.t = self.end = self.reach = self.listed = 0
         self.charged = set()
         self.gap = self.opened = None
         self.account, self.left, self.came = Account(), {}, {}
@@ -769,6 +769,24 @@ class Chain:
         self.t = t
         self.end = body["start"] + (self.terms["seconds"] if self.terms else 1)
         self.reach = max(self.reach, self.end)
+
+    def take_prices(self, body):
+        """A list of prices, for intervals after its publication that no list has."""
+        terms, first, rates = self.terms, body["first"], body["rates"]
+        need(terms and "ahead" in terms["tariff"], "a list under terms without prices ahead")
+        need(body["zone"] == self.zone, "the list is of another zone")
+        need(body["simulated"] is (self.mode == "simulation"), f"simulated in a {self.mode} ledger")
+        need(body["source"] in ("ahead", "carried", "fallback"), "the source is unknown")
+        digest = None if body["source"] == "fallback" else terms["digest"]
+        need(body["digest"] == digest, "other terms than those on record")
+        need(body["seconds"] == terms["seconds"], "intervals of another length")
+        need(first % body["seconds"] == 0, "a list that does not begin on a border of intervals")
+        need(first > body["published_at"], "its prices are for the past")
+        need(first >= self.listed, "an interval is listed twice")
+        for column in (rates, body.get("feed_in", rates)):
+            need(0 < len(column) == len(rates), "rates and feed_in differ in number")
+            need(all(isinstance(rate, float) for rate in column), "a rate is no number")
+        self.listed = first + len(rates) * body["seconds"]
 
     def take_block(self, body):
         """The block of steps that a release is in; its first release has the account after it."""

@@ -390,7 +390,7 @@ def test_releases_of_the_last_intervals_have_ranges_whenever_they_were_folded(
     publish: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an answer would differ after a restart, under the same tag."""
-    monkeypatch.setattr("hushgrid.web.prices.RANGED", 30)
+    monkeypatch.setattr("hushgrid.web.forecast.RANGED", 30)
     zone = service(policy=Policy(0.5, publish=publish))
     releases = [release(i, scale=2000.0) for i in range(40)]
     at_once, later = Forecaster(zone), Forecaster(zone)

@@ -14,10 +14,9 @@ from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from hushgrid.belief.estimate import LoadMixture
 from hushgrid.belief.followed import Knowledge
 from hushgrid.files.deployment import ZoneService
-from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.mechanism.price_list import carried_rates, expected_rates, fallback_rates
 from hushgrid.stores.ledger.entries import ListSource, PricesRecord
 from hushgrid.stores.ledger.state import LedgerState
 
@@ -102,61 +101,46 @@ def price_list(
     """
     tariff, digest = service.scenario.tariff, None
     source: ListSource = "fallback"
-    list_rates = [service.fallback_rate] * due.number
-    feed_in = [feed_in_rate(None, tariff)] * due.number
+    listed = fallback_rates(service.fallback_rate, due.number, tariff)
     if knowledge is not None and standing.terms is not None:
-        digest = standing.terms.digest
-        laws = _expected_loads(knowledge, due.first // service.seconds - t, due.number, rates)
-        means = [float((law.weights * law.mean).sum()) for law in laws]
-        source, feed_in = "ahead", [feed_in_rate(mean, tariff) for mean in means]
-        list_rates = [public_rate(mean, tariff) for mean in means]
+        source, digest = "ahead", standing.terms.digest
+        steps = due.first // service.seconds - t
+        listed = expected_rates(knowledge, steps, due.number, rates, tariff)
         if due.late and standing.lists:
-            source, list_rates = "carried", _carried(service, due, standing.lists[-1], list_rates)
+            before = same_clock(standing.lists[-1], due.first, due.number, service.time_zone)
+            source, listed = "carried", carried_rates(listed, before, tariff)
     return PricesRecord(
         zone=service.id,
         digest=digest,
         source=source,
         first=due.first,
         seconds=service.seconds,
-        rates=tuple(map(float, list_rates)),
+        rates=listed.rates,
         published_at=math.floor(now),
         simulated=standing.mode == "simulation",
-        feed_in=tuple(rate for rate in feed_in if rate is not None) or None,
+        feed_in=listed.feed_in,
     )
 
 
-def _expected_loads(
-    knowledge: Knowledge, steps: int, count: int, rates: Sequence[float]
-) -> list[LoadMixture]:
-    """The laws of `count` loads, of which the first is so many steps ahead."""
-    knowledge, laws = knowledge.passed(steps), []
-    for _ in range(count):
-        laws.append(knowledge.predicted(rates))
-        knowledge = knowledge.passed()
-    return laws
+def same_clock(
+    record: PricesRecord, first: int, number: int, time_zone: str
+) -> tuple[float | None, ...]:
+    """The rates of a list at the times of day of other intervals.
 
+    Args:
+        record: The list.
+        first: When the first of the other intervals begins [UTC s].
+        number: How many there are.
+        time_zone: IANA name of the zone of times of day.
 
-def _carried(
-    service: ZoneService, due: DueList, last: PricesRecord, expected: Sequence[float]
-) -> list[float]:
-    """The prices of the list before at the same times of day, scaled to the expected ones.
-
-    Where the list before has no such time, or prices are not above 0, the expected price stays.
+    Returns:
+        For each its rate [currency/kWh], the last one where the list has several; None: no such
+        time.
     """
-    zone, tariff = ZoneInfo(service.time_zone), service.scenario.tariff
+    zone, seconds = ZoneInfo(time_zone), record.seconds
 
     def clock(start: int) -> time:
         return datetime.fromtimestamp(start, zone).time()
 
-    by_clock = {clock(last.first + i * last.seconds): rate for i, rate in enumerate(last.rates)}
-    clocks = [clock(due.first + i * service.seconds) for i in range(due.number)]
-    pairs = [
-        (by_clock[at], rate) for at, rate in zip(clocks, expected, strict=True) if at in by_clock
-    ]
-    before, now = (sum(column) for column in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
-    if before <= 0 or now <= 0:
-        return list(expected)
-    return [
-        min(max(by_clock[at] * now / before, tariff.floor), tariff.cap) if at in by_clock else rate
-        for at, rate in zip(clocks, expected, strict=True)
-    ]
+    by_clock = {clock(record.first + i * seconds): rate for i, rate in enumerate(record.rates)}
+    return tuple(by_clock.get(clock(first + i * seconds)) for i in range(number))

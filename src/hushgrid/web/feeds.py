@@ -8,14 +8,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import ListSource, ReleaseRecord
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
@@ -214,8 +214,7 @@ def series(
             release.applies_start,
             release.release,
             release.source,
-            # a listed price is for its own step, and not for a later one
-            ranges.get(release.t) if release.applies_from > release.t else None,
+            ranges.get(release.t) if release.source not in get_args(ListSource) else None,
         )
         for release in applying[part]
     ]
