@@ -234,6 +234,7 @@ class LostSteps:
         last: Last step.
         epsilon: Loss booked for them, or None while unbooked.
         seconds: Length of a step [s], where it is on record.
+        least: What lost records that are known state that they cost.
     """
 
     place: int
@@ -241,6 +242,7 @@ class LostSteps:
     last: int
     epsilon: float | None = None
     seconds: int | None = None
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,11 @@ from hushgrid.audit.evidence import (
     from_recording,
 )
 from hushgrid.audit.publishers import Factory
-from hushgrid.curator.account_records import from_rows, leaving_windows
+from hushgrid.curator.account_records import (
+    from_rows,
+    has_other_history,
+    leaving_windows,
+)
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
     outlook_figures,
@@ -308,21 +312,21 @@ def _left_or_lost(
             if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
-    for gap in ledger.booked:
-        if gap.seq not in records:
+    text = "states a better account of what is booked as lost"
+    for resume in ledger.booked:
+        if resume.seq not in records:
             continue
-        before = _before(ledger, number, gap.seq)
-        windows = account.windows_after_loss(before, gap.first, gap.last)
-        if not _holds(gap.windows, windows):
-            text = "states a better account of what is booked as lost"
-            return AccountFinding(True, gap.seq, text)
+        before = _before(ledger, number, resume.seq)
+        twice = has_other_history(before, before.gaps[-1])
+        windows = account.windows_after_loss(before, resume.first, resume.last, anew=twice)
+        if not _holds(resume.windows, windows):
+            return AccountFinding(True, resume.seq, text)
         if ledger.terms_records[number].interval is not None:
-            rows, until = account.after_loss(before, gap.first, gap.last)
-            booked = [row[0] for row in gap.account or ()]
+            rows, until = account.after_loss(before, resume.first, resume.last, unknown=twice)
+            booked = [row[0] for row in resume.account or ()]
             agree = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
-            if (gap.until or 0) < until or not agree or not _covers(gap.account, rows):
-                text = "states a better account of what is booked as lost"
-                return AccountFinding(True, gap.seq, text)
+            if (resume.until or 0) < until or not agree or not _covers(resume.account, rows):
+                return AccountFinding(True, resume.seq, text)
     return AccountFinding(True)
 
 

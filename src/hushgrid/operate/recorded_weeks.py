@@ -153,7 +153,8 @@ def evidence_of(zone: str, records: Sequence[Record], places: Mapping[int, int])
                 first, last = int(body["first"]), int(body["last"])
                 if gaps and gaps[-1].epsilon is None:  # the open one, extended
                     gaps.pop()
-                gaps.append(LostSteps(place, first, last, seconds=weeks.seconds))
+                least = float(body.get("least", 0.0))
+                gaps.append(LostSteps(place, first, last, seconds=weeks.seconds, least=least))
                 weeks.lose(first, last)
             elif record.kind == "resume" and gaps:
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
