@@ -22,7 +22,7 @@ from hushgrid.web.feeds import discovery
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.http.models import PromiseTerms
 from hushgrid.web.mqtt import MqttPrices
-from hushgrid.web.openadr.objects import event_of, forecast_event, program_of
+from hushgrid.web.openadr.events import event_of, forecast_event, program_of
 from tests.audit import zones
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service

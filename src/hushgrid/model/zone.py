@@ -413,6 +413,9 @@ def _whole(readings: ArrayLike) -> NDArray[Any]:
 _IMPUTE = "put the model's public expectation in its place before adding."
 
 
+MOST_PRICES = 2100  # of a list that is published ahead: a week of five minutes
+
+
 @dataclass(frozen=True, slots=True)
 class FeedIn:
     """Rate of the energy that homes feed in: another affine function of the same noisy load.

@@ -335,7 +335,7 @@ class Process:
             )
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
-            self.history.fill(zone.id, curator.releases)
+            self.history.fill(zone.id, curator.releases, curator.lists)
             yield curator
 
     def open(self, now: float, changed: Collection[str] = ()) -> None:

@@ -8,14 +8,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import ListSource, ReleaseRecord
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
@@ -235,7 +235,12 @@ def series(
     ]
     part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
     entries = [
-        entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
+        entry(
+            release.applies_start,
+            release.release,
+            release.source,
+            ranges.get(release.t) if release.source not in get_args(ListSource) else None,
+        )
         for release in applying[part]
     ]
     entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]

@@ -41,7 +41,7 @@ from hushgrid.curator.publishers import PresentPrices, Publisher
 from hushgrid.curator.status import IN_DOUBT, Status
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.web.http.models import Source
 
 RETRY = {"Retry-After": "5"}
@@ -680,6 +680,10 @@ class CountedPublisher:
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish; a failure is counted and raised again."""
         self._counted(self._publisher.publish, zone, release)
+
+    def publish_list(self, zone: ZoneService, record: PricesRecord) -> None:
+        """Publish a list of prices, where the publisher does; a failure is counted as well."""
+        self._counted(getattr(self._publisher, "publish_list", _ignore), zone, record)
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Show the price in force, where the publisher does; a failure is counted as well."""
