@@ -125,7 +125,7 @@ class Series(NamedTuple):
         entries: The prices.
         following: Where the rest begins that the limit left out [UTC s].
         digits: Digits after the point of a price; None: all.
-        published_at: When the newest release was published [UTC s]; None before the first.
+        published_at: When the newest of its published prices was [UTC s]; None without any.
         time_zone: IANA name of the zone's time of day.
         charges: Grid fees and taxes, which the totals have.
         options: Those of the request.
@@ -259,7 +259,7 @@ def series(
         tuple(within[first:last]),
         within[last].start if len(within) > last else None,
         zone.digits,
-        None if newest is None else newest.published_at,
+        max((release.published_at for release in applying), default=None),
         zone.time_zone,
         zone.charges,
         span.options,

@@ -151,7 +151,7 @@ class Tariffs(AnswerModel):
     """Published prices of a tariff.
 
     Attributes:
-        publication_timestamp: When the newest was published; empty before the first.
+        publication_timestamp: When the newest of them was published; empty without any.
         prices: In order of time.
     """
 
