@@ -460,7 +460,6 @@ HEALTHY = {
     'hushgrid_readings_lost{zone="a"}': "0x72",
     'hushgrid_releases_total{zone="a",source="readings"}': "0+1x72",
     'hushgrid_releases_total{zone="a",source="forecast"}': "0x72",
-    'hushgrid_epsilon_spent{zone="a"}': "0+0.005x72",
     'hushgrid_zone_errors_total{zone="a"}': "0x72",
     'hushgrid_publisher_failures_total{publisher="MqttPrices"}': "0x72",
     'hushgrid_readings_total{kind="new"}': "0+50x72",
