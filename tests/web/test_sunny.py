@@ -19,7 +19,7 @@ from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.web.feeds import discovery
-from hushgrid.web.http.common import Metrics
+from hushgrid.web.http.metrics import Metrics
 from hushgrid.web.http.models import PromiseTerms
 from hushgrid.web.mqtt import MqttPrices
 from hushgrid.web.openadr.events import event_of, forecast_event, program_of

@@ -346,8 +346,8 @@ class _Walk:
         pairs = [*zip(record.rates, due.rates, strict=True)]
         if record.feed_in is not None and due.feed_in is not None:
             pairs += zip(record.feed_in, due.feed_in, strict=True)
-        same = in_reach and (record.feed_in is None) == (due.feed_in is None)
-        if not same or not all(self._near(rate, due_rate) for rate, due_rate in pairs):
+        follows = in_reach and (record.feed_in is None) == (due.feed_in is None)
+        if not follows or not all(self._near(rate, due_rate) for rate, due_rate in pairs):
             text = f"Record {record.place} lists prices that are not the public's own forecast."
             self._faults.setdefault(
                 "post_processing", Check("post_processing", "failed", text, record.place)

@@ -455,6 +455,7 @@ class Curator:
             ahead, self._clock.old = 0.0, False
         if self._clock.look(self.service, self._last, now, ahead) is not None:
             return releases
+        self.list_prices(now)
         while self.next_due() <= now and len(releases) < most:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
@@ -465,13 +466,12 @@ class Curator:
             self.renew()
             self._expected()  # whether a reading is missing or not: the time taken shows nothing
             releases.append(self.tick(now))
-        self._list_prices(now)
         self.renew()
         self._expected()
         return releases
 
-    def _list_prices(self, now: float) -> None:
-        """Publish the list of prices that is due: one durable record, then everything else."""
+    def list_prices(self, now: float) -> None:
+        """Publish the list of prices that is due at `now` [UTC s]: one durable record first."""
         standing = self._ledger.standing
         due = due_list(self.service, standing, now)
         if due is None:

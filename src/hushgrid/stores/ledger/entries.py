@@ -456,8 +456,8 @@ class PricesRecord(LedgerEntry):
         Raises:
             LedgerError: The list has no such interval.
         """
-        i, rest = divmod(start - self.first, self.seconds)
-        if rest or not 0 <= i < len(self.rates):
+        i, within = divmod(start - self.first, self.seconds)
+        if within or not 0 <= i < len(self.rates):
             raise LedgerError(f"no listed interval starts at {start}; give one of the list.")
         step = start // self.seconds
         price = ReleaseRecord.stand_in(

@@ -36,8 +36,9 @@ from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
-from hushgrid.web.http.common import ERRORS, Heavy, Metrics, Pieces, ZoneStates, conditional
+from hushgrid.web.http.common import ERRORS, Heavy, Pieces, conditional
 from hushgrid.web.http.languages import ENGLISH, NAMES, catalogue, preferred_language
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.middleware import (
     BY_SESSION,
     FORM,
