@@ -89,6 +89,7 @@ def test_its_files_are_laid_out_for_hacs() -> None:
     """https://hacs.xyz/docs/publish/integration and Home Assistant's rules of a manifest."""
     assert {"name", "homeassistant"} <= set(json.loads((PLACE / "hacs.json").read_text()))
     assert (PLACE / "README.md").exists()
+    assert (CODE / "brand" / "icon.png").read_bytes()[16:24] == bytes((0, 0, 1, 0, 0, 0, 1, 0))
     assert [path.name for path in (PLACE / "custom_components").iterdir()] == ["hushgrid"]
     manifest = json.loads((CODE / "manifest.json").read_text())
     needed = {"domain", "documentation", "issue_tracker", "codeowners", "name", "version"}
