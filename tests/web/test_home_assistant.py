@@ -136,7 +136,7 @@ def test_its_code_is_python_of_home_assistant() -> None:
 # for Home Assistant's Python: its own core sets the component up as a user does, reads the state
 # again without a service, and asks for the lists
 HOME_ASSISTANT = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 sys.path.insert(0, sys.argv[1])
 from homeassistant import loader
 from homeassistant.exceptions import HomeAssistantError
@@ -144,7 +144,7 @@ from homeassistant.setup import async_setup_component
 from pytest_homeassistant_custom_component.common import async_test_home_assistant
 
 async def used(url):
-    async with async_test_home_assistant() as hass:
+    async with async_test_home_assistant(config_dir=os.getcwd()) as hass:
         hass.data.pop(loader.DATA_CUSTOM_COMPONENTS, None)
         assert await async_setup_component(hass, "hushgrid", {})
         flows, said = hass.config_entries.flow, []
