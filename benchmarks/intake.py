@@ -36,7 +36,7 @@ from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.files.settings import Http, Mqtt
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
 

@@ -89,7 +89,7 @@ def _ours(zone: _Zone) -> Any:
     from hushgrid.curator.ingest import Ingest
     from hushgrid.files.settings import Http
     from hushgrid.web.http.app import make_app
-    from hushgrid.web.http.common import Metrics, ZoneStates
+    from hushgrid.web.http.metrics import Metrics, ZoneStates
 
     # every limit is on, and none is reached
     ingest: Ingest = Ingest([zone.zone], None)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ KINDS = {
     " time_zone zone",
     "release": "applies_from applies_start counts digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
+    "prices": "digest first published_at rates seconds simulated source zone",
     "transfer": "direction house last other out",
     "charge": "digest epsilon first homes last what",
     "gap": "first last why",
@@ -42,6 +43,7 @@ OPTIONAL = {
         "noise", "base", "model_share", "covariates", "block", "offset", "feed_in", "account",
         "windows",
     },
+    "prices": {"feed_in"},
     "transfer": {"account", "windows"},
     "gap": {"heads", "least"},
     "resume": {"account", "until", "windows"},
@@ -514,10 +516,10 @@ class Account:
             losses[n] + says_after(row[0], into[0], *row[2:]) for n, (row, into) in enumerate(cut)
         )
 
-    def resume(self, terms, body):
+    def resume(self, terms, body, twice):
         """The rows that book steps whose records are lost; returns the most they may have said.
 
-        What was planned is not on record.
+        After two histories nothing is believed of the past. What was planned is not on record.
         """
         losses, rows = read_rows(body["account"])
         first, last = max(body["first"], self.settled(terms) + 1), body["until"]
@@ -532,6 +534,7 @@ class Account:
         need(len(rows) == len(due), "its account has another number of rows")
         for n, (said, *others) in enumerate(due):
             booked = max(said, min(said + losses[n], promised(terms, "interval")))
+            booked, others = (math.inf, merged([due[n]], True)[1:]) if twice else (booked, others)
             fits = no_better(rows[n], (booked, *others))
             need(fits, f"row {n + 1} of its account is better than the records before allow")
         self.set(rows, terms, last)
@@ -665,9 +668,10 @@ class Chain:
     def __init__(self, zone):
         self.zone, self.seq, self.head = zone, 0, "0" * 64
         self.mode = self.key = self.terms = None
-        self.t = self.end = self.reach = 0
+        self.t = self.end = self.reach = self.listed = 0
         self.charged = set()
         self.gap = self.opened = None
+        self.lost, self.steps = {}, []  # the open gap; steps read or lost under the present terms
         self.account, self.left, self.came = Account(), {}, {}
         self.windows, self.closed = ([], []), None
         self.read = False  # a release from readings came
@@ -729,7 +733,7 @@ class Chain:
             clamp = max((high - low for low, high in ends), default=math.inf)
             need(0 < body["reach"] <= clamp, "its reach is not above 0, or above the clamp")
             need(max(reaches, default=0) <= body["reach"], "its models have a larger reach")
-        self.opened = None
+        self.opened, self.steps = None, []
         self.account.begin()
         self.terms, self.t = body, min(self.t, body["first"] - 1)
         self.kept.append(Kept(self.seq + 1, body))
@@ -761,12 +765,32 @@ class Chain:
             need("noise" not in body and "block" not in body, f"a {source} with noise")
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
-        self.read = self.read or source == "readings"
+        if source == "readings":
+            self.read = True
+            self.steps.append((t, t))
         if self.kept:
             self.kept[-1].releases[source] += 1
         self.t = t
         self.end = body["start"] + (self.terms["seconds"] if self.terms else 1)
         self.reach = max(self.reach, self.end)
+
+    def take_prices(self, body):
+        """A list of prices, for intervals after its publication that no list has."""
+        terms, first, rates = self.terms, body["first"], body["rates"]
+        need(terms and "ahead" in terms["tariff"], "a list under terms without prices ahead")
+        need(body["zone"] == self.zone, "the list is of another zone")
+        need(body["simulated"] is (self.mode == "simulation"), f"simulated in a {self.mode} ledger")
+        need(body["source"] in ("ahead", "carried", "fallback"), "the source is unknown")
+        digest = None if body["source"] == "fallback" else terms["digest"]
+        need(body["digest"] == digest, "other terms than those on record")
+        need(body["seconds"] == terms["seconds"], "intervals of another length")
+        need(first % body["seconds"] == 0, "a list that does not begin on a border of intervals")
+        need(first > body["published_at"], "its prices are for the past")
+        need(first >= self.listed, "an interval is listed twice")
+        for column in (rates, body.get("feed_in", rates)):
+            need(0 < len(column) == len(rates), "rates and feed_in differ in number")
+            need(all(isinstance(rate, float) for rate in column), "a rate is no number")
+        self.listed = first + len(rates) * body["seconds"]
 
     def take_block(self, body):
         """The block of steps that a release is in; its first release has the account after it."""
@@ -910,27 +934,64 @@ class Chain:
         need(self.terms["first"] <= body["first"] <= body["last"], "a gap of no steps")
         need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")
         self.gap, self.t = [body["first"], body["last"]], max(self.t, body["last"])
+        self.lost = body
         self.reach = max(self.reach, (body["last"] + 1) * self.terms["seconds"])
 
     def take_resume(self, body):
         """What they may have cost; null has no epsilon of its own."""
         need(self.gap == [body["first"], body["last"]], "it books no open gap")
-        need(body["epsilon"] is None or body["epsilon"] >= 0, "it books less than nothing")
+        least = self.lost.get("least", 0.0)
+        need(body["epsilon"] is None or body["epsilon"] >= least, "it books less than was lost")
+        first, last = self.gap
+        on_record = any(a <= last and first <= b for a, b in self.steps)
+        twice = bool(self.lost.get("heads")) or on_record  # two histories
+        self.steps.append((first, last))
         interval = promised(self.terms, "interval") is not None
         need(not interval or "account" in body, "an account too many, or none")
         accounts = "account" in body or "windows" in body
         need(accounts == ("until" in body), "an account too many, or none")
         if interval:
-            self.kept[-1].lose(self.account.resume(self.terms, body))
+            self.kept[-1].lose(self.account.resume(self.terms, body, twice))
         self.account.unknown |= not interval
+        need("windows" in body or not self.bound(), "no account of a promise about windows")
         if "windows" in body:
             promises, blocks = body["windows"]
             need(carried(self.windows[1], blocks), "lost blocks")
             need(kept_promises(self.windows[0], promises, self.windows[1]), "lost promises")
+            need(self.books_all(blocks, twice), "its windows leave out a block that may be lost")
             self.windows = promises, blocks
             for promise in promises:
                 self.lose(promise, max(lost_in(promise, blocks, a) for a, _, _ in blocks))
         self.gap = self.opened = None
+
+    def bound(self):
+        """Whether a promise about windows is in force in the open gap."""
+        start, (promises, blocks) = self.gap[0] * self.terms["seconds"], self.windows
+        end = max((last for _, last, _ in blocks), default=-1)
+        return promised(self.terms, "window") is not None or any(
+            start - window + 1 <= (end if until == -1 else until)
+            for window, _, _, until in promises
+        )
+
+    def books_all(self, blocks, twice):
+        """Whether each second of the open gap is in a block that is booked for it.
+
+        In two histories a block on record was drawn twice; in one it was opened once.
+        """
+        seconds, least = self.terms["seconds"], min(row[1] for row in self.terms["plan"]["blocks"])
+        at, stop = self.gap[0] * seconds, (self.gap[1] + 1) * seconds
+        begun = self.terms["first"] * seconds
+        old = [block for block in self.windows[1] if block[0] >= begun and block[1] >= at]
+        booked = [*(Counter(map(tuple, blocks)) - Counter(map(tuple, self.windows[1]))).elements()]
+        again = [block for block in old if twice and block[0] < stop]
+        at = at if twice else max([at, *(block[1] + 1 for block in old)])
+        while at < stop:
+            again.append((at, at, least))
+            at = max((b + 1 for a, b, _ in booked if a <= at <= b), default=stop)
+        return all(
+            any(a <= first and last <= b and e >= loss * (1 - CLOSE) for a, b, e in booked)
+            for first, last, loss in again
+        )
 
 
 def verify(lines, key=None, heads=()):

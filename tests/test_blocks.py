@@ -82,14 +82,14 @@ RUN: dict[str, dict[str, list[str]]] = {
         "toml": [f"{HERE}::test_entry_points_name_what_the_guide_defines"] * 2,
     },
     "feeds.md": {
-        "sh": [f"{FEEDS}::test_curl", f"{FEEDS}::test_emhass"],
-        "yaml": [
-            *[f"{FEEDS}::test_evcc"] * 2,
-            f"{FEEDS}::test_home_assistant",
-            "web/test_sunny.py::test_evcc_gets_the_feed_in_price",
+        "sh": [
+            f"{FEEDS}::test_curl",
+            f"{FEEDS}::test_emhass",
+            *[f"{FEEDS}::test_shapes_of_markets"] * 2,
+            f"{FEEDS}::test_flexmeasures",
         ],
+        "yaml": [*[f"{FEEDS}::test_evcc"] * 2, f"{FEEDS}::test_home_assistant"],
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
-        "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
     },
     "files.md": {
         "toml": [

@@ -24,7 +24,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
 from hushgrid.operate.template import example
-from hushgrid.web.http.common import CountedPublisher, Metrics
+from hushgrid.web.http.metrics import CountedPublisher, Metrics
 from hushgrid.web.mqtt import hang_up
 from tests.secured import DEPLOY, ROOT, Secured, certify
 from tests.web.brokers import free_port, until
@@ -362,7 +362,7 @@ def test_slow_clients_are_the_proxys(behind: tuple[World, httpx.Client], sent: b
 
 def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client]) -> None:
     service, client = behind
-    for path in ("/v1/price", "/v1/prices", "/v1/evcc", "/v1/evcc/feed_in"):
+    for path in ("/v1/price", "/v1/prices", "/v1/evcc", "/v1/evcc/feed_in", "/v1/vse/tariffs"):
         first = client.get(f"{path}?zone=elm-street")
         assert first.status_code == 200, path
         assert first.headers["cache-control"] == "no-cache"
@@ -387,7 +387,7 @@ def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client])
 
 RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
-WORDS = {"sum", "by", "increase", "delta", "clamp_min", "absent"}
+WORDS = {"sum", "by", "increase", "delta", "clamp_min", "absent", "time"}
 
 
 NAME = r"(?:hushgrid_\w+|\bup\b)"  # of a figure
@@ -455,11 +455,11 @@ UP = 'up{job="hushgrid",instance="curator:8080"}'
 HEALTHY = {
     UP: "1x72",
     'hushgrid_zone_open{zone="a"}': "1x72",
+    'hushgrid_prices_until_seconds{zone="a"}': "90000x72",
     'hushgrid_clock_in_doubt{zone="a"}': "0x72",
     'hushgrid_readings_lost{zone="a"}': "0x72",
     'hushgrid_releases_total{zone="a",source="readings"}': "0+1x72",
     'hushgrid_releases_total{zone="a",source="forecast"}': "0x72",
-    'hushgrid_epsilon_spent{zone="a"}': "0+0.005x72",
     'hushgrid_zone_errors_total{zone="a"}': "0x72",
     'hushgrid_publisher_failures_total{publisher="MqttPrices"}': "0x72",
     'hushgrid_readings_total{kind="new"}': "0+50x72",
@@ -470,6 +470,7 @@ HEALTHY = {
 FAULTS = {
     "HushgridZoneClosed": ('hushgrid_zone_open{zone="a"}', "1x12 0x60"),
     "HushgridNoPrice": ('hushgrid_releases_total{zone="a",source="readings"}', "5x72"),
+    "HushgridPricesEnd": ('hushgrid_prices_until_seconds{zone="a"}', "15000x72"),
     "HushgridClockInDoubt": ('hushgrid_clock_in_doubt{zone="a"}', "0x12 1x60"),
     "HushgridReadingsLost": ('hushgrid_readings_lost{zone="a"}', "0x12 3x60"),
     "HushgridWithoutReadings": (

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from hushgrid import Consumption, Curve, Gamma, OccupancyModel, Tariff, public_rate
 from hushgrid.belief.estimate import LoadMixture, PublicKnowledge
-from hushgrid.belief.expected_rate import ERROR, _of_law, expected_rates, posterior_rate
+from hushgrid.belief.expected_rate import ERROR, _of_law, mean_rates, posterior_rate
 from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.belief.posterior import GAUSSIAN, LAPLACE, Shape, block_chances, block_halves
 from hushgrid.belief.rate_interval import LoadLaw
@@ -141,7 +141,7 @@ def test_a_forecast_is_a_sum_and_rises_with_its_law(
     low, high = (LoadMixture(w / w.sum(), m + up, s**2) for up in (0.0, shift))
     z = np.linspace(m.min() - 9 * s.max(), m.max() + 9 * s.max(), 60_001)
     density = sum(a * norm.pdf(z, b, c) for a, b, c in parts)
-    first, last = expected_rates([low, high], tariff)
+    first, last = mean_rates([low, high], tariff)
     assert first <= last + 1e-12
     if s.min() > 30 * (z[1] - z[0]):
         assert first == pytest.approx(summed(tariff, z, np.asarray(density)), abs=1e-3)
@@ -152,8 +152,8 @@ def test_affine_prices_are_those_of_the_mean_to_the_last_digit() -> None:
     public = PublicKnowledge.start([THETA], F)
     laws = [public.predicted(), public.passed(3).predicted()]
     due = [public_rate(float((law.weights * law.mean).sum()), tariff) for law in laws]
-    assert expected_rates(laws, tariff) == due
-    assert expected_rates([], tariff) == expected_rates([], KINK) == []
+    assert mean_rates(laws, tariff) == due
+    assert mean_rates([], tariff) == mean_rates([], KINK) == []
 
 
 def test_a_convex_price_is_above_that_of_the_mean() -> None:
@@ -162,7 +162,7 @@ def test_a_convex_price_is_above_that_of_the_mean() -> None:
     tariff = Tariff(curve=Curve(points=[(0, 0.1), (MEAN, 0.2), (10 * MEAN, 2.0)]))
     below, above = 0.1 / MEAN, 1.8 / (9 * MEAN)
     due = 0.2 + (above - below) / math.sqrt(2 * math.pi)
-    assert expected_rates([law], tariff)[0] == pytest.approx(due, rel=1e-9)
+    assert mean_rates([law], tariff)[0] == pytest.approx(due, rel=1e-9)
 
 
 @pytest.mark.parametrize("clamp", [(), (300,)])

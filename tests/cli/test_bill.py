@@ -296,3 +296,24 @@ def test_smoothed_prices_are_compared_with_smoothed_exact_ones(
         last = rate if last is None else (last + rate) / 2
         exact += last * wh("flat", i + 2) / 1000
     assert flat["cost_exact"] == pytest.approx(exact, abs=1e-5)
+
+
+def test_a_home_pays_the_listed_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bodies = run_zone(tmp_path, SERVICE + '\n[prices]\nahead = "P1D"\npublish_at = "00:30"\n')
+    with open_store(str(tmp_path / "ledger.db"), create=False) as store:
+        (listed,) = (dict(r.body) for r in store.records("elm") if r.kind == "prices")
+    begins = bodies[0]["start"] + 86_400
+    assert listed["first"] == begins
+    with (tmp_path / "readings.csv").open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(["meter_id", "start_utc", "duration_s", "wh"])
+        for i in range(96):
+            rows.writerow(["flat", utc(begins + 900 * i), 900, 100 + i])
+            rows.writerow(["roof-1", utc(begins + 900 * i), 900, -50])
+    words = ["--json", "-", "--from", "2026-01-06", "--to", "2026-01-07"]
+    found = json.loads(billed((tmp_path, bodies), capsys, *words))
+    rows = {row["meter_id"]: row for row in found["houses"]}
+    cost = sum((100 + i) / 1000 * rate for i, rate in enumerate(listed["rates"]))
+    assert rows["flat"]["cost"] == pytest.approx(cost, abs=1e-6)
+    assert rows["roof-1"]["cost"] == pytest.approx(-0.05 * sum(listed["feed_in"]), abs=1e-6)
+    assert rows["flat"]["unpriced_wh"] == 0

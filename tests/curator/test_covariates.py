@@ -33,8 +33,8 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
-from hushgrid.web.http.common import Metrics
-from hushgrid.web.prices import Forecaster
+from hushgrid.web.forecast import Forecaster
+from hushgrid.web.http.metrics import Metrics
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, example, service
 from tests.curator.worlds import deployment

@@ -28,7 +28,7 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters import MeterStore
-from hushgrid.web.prices import Forecaster
+from hushgrid.web.forecast import Forecaster
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service
 

@@ -14,7 +14,7 @@ from hushgrid.files.deployment import LocalDays, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.entries import ReleaseRecord
-from hushgrid.web.prices import Forecaster
+from hushgrid.web.forecast import Forecaster
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, service
 

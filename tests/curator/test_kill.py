@@ -24,10 +24,11 @@ import pytest
 from hushgrid import Noise, Policy, SimulatedNoise
 from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.zone_file import PricesAhead
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.ledger.witness import Witnesses
 from hushgrid.stores.ledger.writer import create, load, verify_signature
 from hushgrid.stores.meters import MeterStore
@@ -44,6 +45,8 @@ BLOCKS = two_registers(
         policy=Policy(0.5, horizon=2_000, schedule=Blocks((3,) * 500 + (1,) * 500, (0.5,) * 1000)),
     )
 )
+LISTS = service(n=8, retention=10 * 900, ahead=PricesAhead(1, 1800))
+LIST_STEPS = ("list made", "listed")
 BATCHES = ([0, 1, 2], [3], [4, 5, 6, 7])
 REGISTERS = {1: 8, 4: 9, 7: 10}  # of energy fed in, by house of BLOCKS
 
@@ -56,6 +59,9 @@ class Telling:
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         self._tell("shown", t=release.t, rate=release.rate, head=release.head, seq=release.seq)
+
+    def publish_list(self, zone: ZoneService, record: PricesRecord) -> None:
+        self._tell("list", first=record.first, rates=list(record.rates), head=record.head)
 
 
 class Large(Noise):
@@ -78,12 +84,14 @@ def net(zone: ZoneService, house: int, t: int) -> int:
 
 
 def zone_of(folder: Path) -> ZoneService:
+    if (folder / "lists").exists():
+        return LISTS
     return BLOCKS if (folder / "blocks").exists() else ZONE
 
 
 def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
     """Feed and tick for ever, or until the named step has been passed so many times."""
-    seen = dict.fromkeys(STEPS, 0)
+    seen = dict.fromkeys((*STEPS, *LIST_STEPS), 0)
 
     def tell(what: str, **fields: Any) -> None:
         os.write(pipe, (json.dumps({"what": what, **fields}) + "\n").encode())
@@ -102,7 +110,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
             zone,
             store,
             meters,
-            SimulatedNoise(os.getpid()) if zone is ZONE else Large(),
+            Large() if zone is BLOCKS else SimulatedNoise(os.getpid()),
             load(folder / "key"),
             [Telling(tell)],
             "simulation",
@@ -165,12 +173,16 @@ class Witness:
         self.shown: dict[int, tuple[float, str]] = {}
         self.accepted: set[tuple[int, int]] = set()
         self.opened: list[float] = []
+        self.lists: dict[int, tuple[list[float], str]] = {}
 
     def hear(self, lines: list[Any]) -> None:
         for line in lines:
             if line["what"] == "shown":
                 value = (line["rate"], line["head"])
                 assert self.shown.setdefault(line["t"], value) == value, "two values for a step"
+            elif line["what"] == "list":
+                prices = (line["rates"], line["head"])
+                assert self.lists.setdefault(line["first"], prices) == prices, "two lists of a day"
             elif line["what"] == "accepted":
                 self.accepted |= {(line["t"], house) for house in line["houses"]}
             else:
@@ -251,6 +263,24 @@ def test_killed_inside_blocks_of_steps(folder: Path) -> None:
     assert all(len(one) == 1 for one in sizes.values()), "a block has two sizes"
     assert len(set.union(*sizes.values())) == len(sizes) > 2
     _budget_equals_the_fold(folder, witness)
+
+
+def test_killed_as_a_list_of_prices_is_published(folder: Path) -> None:
+    """Before its record and after it: one list of each day, whole, which a start shows again."""
+    (folder / "lists").touch()
+    witness = Witness(folder)
+    for round_, step in enumerate((*LIST_STEPS, "drawn", *LIST_STEPS[::-1], "drawn")):
+        witness.hear(run_and_kill(folder, None, (step, 1 + round_ // 3)))
+        witness.look()
+        with open_store(str(folder / "ledger.db")) as store:
+            records = [record for record in store.records(ZONE.id) if record.kind == "prices"]
+        firsts = [record.body["first"] for record in records]
+        assert firsts == [BEGINS + (n + 1) * 86_400 for n in range(len(firsts))]
+        assert all(len(record.body["rates"]) == 96 for record in records)
+        stored = {record.body["first"]: record.digest for record in records}
+        for first, (rates, head) in witness.lists.items():
+            assert (len(rates), stored[first]) == (96, head), "a list was shown that is not stored"
+    assert len(witness.lists) >= 2
 
 
 @pytest.mark.sampled

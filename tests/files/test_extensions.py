@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,55 @@ def test_a_feed_is_one_short_file(install: Install) -> None:
     first = face.call("GET", "/v1/evcc").json()[0]
     assert (start, float(price)) == (first["start"], first["value"])
     assert "/v1/plain" in face.call("GET", "/v1/openapi.json").json()["paths"]
+
+
+DAYS = """
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+
+from hushgrid.web.feeds import Feed, PriceRange
+from hushgrid.web.http.prices import requested_zone
+
+
+class DayQuery(BaseModel):
+    place: str
+    day: date
+    word: str = "price"
+
+    def resolve(self, zones):
+        zone = zones[requested_zone(self.place, zones)]
+        starts = (
+            int(datetime.combine(day, datetime.min.time(), ZoneInfo(zone.time_zone)).timestamp())
+            for day in (self.day, self.day + timedelta(1))
+        )
+        return zone.id, PriceRange(*starts, options=(self.word,))
+
+
+def lines(series):
+    (word,) = series.options
+    return "".join(f"{word} {entry.rate}\\n" for entry in series.entries).encode()
+
+
+FEED = Feed("/v1/days", "text/plain; charset=utf-8", lines, "Of a day.", query=DayQuery)
+"""
+
+
+def test_a_feed_has_parameters_of_its_own(install: Install) -> None:
+    install("day_feed", DAYS, "hushgrid.feeds")
+    face, record = Face(), shown()
+    face.history.publish(face.zone, record)
+    day = datetime.fromtimestamp(record.applies_start, UTC).date()
+    for word in ("price", "rate"):
+        answer = face.call("GET", f"/v1/days?place=elm-street&day={day}&word={word}")
+        assert f"{word} {record.rate}\n" in answer.text
+    assert "price" not in answer.text, "an answer is of all its parameters"
+    assert face.call("GET", "/v1/days?place=elm-street&day=2020-01-01").text == ""
+    assert face.call("GET", f"/v1/days?place=none&day={day}").status_code == 404
+    assert face.call("GET", "/v1/days?place=elm-street&day=soon").json()["field"] == "day"
+    described = face.call("GET", "/v1/openapi.json").json()["paths"]["/v1/days"]["get"]
+    assert [one["name"] for one in described["parameters"]] == ["place", "day", "word"]
 
 
 def test_a_format_is_one_short_file(install: Install, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import pickle
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -185,32 +185,41 @@ def test_mosaik_prices_a_zone_that_exports() -> None:
     assert price == pytest.approx(exact_rate(demand, np.array(wh)), abs=1e-4)
 
 
-def test_helics_prices_a_zone_that_exports() -> None:
-    helics = pytest.importorskip("helics")
+def sunny_federate() -> None:
+    """The homes: at noon, whatever the price."""
     demand = sunny_homes()
-    pricing, heard_wh, prices = Pricing(demand.scenario, OPEN, 1), [], []
     signed = [demand.step(demand.usual) for _ in range(NOON)][-1]
-    broker = helics.helicsCreateBroker("inproc", "sunny", "-f 2")
+    join_helics("homes", lambda _: signed, hears="zone/price", says="homes/wh", steps=3)
 
-    def price(heard: list[float] | None) -> list[float]:
-        if heard:
-            heard_wh.append(np.array(heard))
-            prices.append(pricing.publish(heard).rate)
+
+def sunny_zone() -> tuple[list[np.ndarray], list[float]]:
+    """The zone with the broker of both federates: readings that it heard, and its prices."""
+    import helics
+
+    pricing, readings, prices = Pricing(sunny_homes().scenario, OPEN, 1), [], []
+    broker = helics.helicsCreateBroker("zmq", "", "-f 2")
+
+    def price(wh: list[float] | None) -> list[float]:
+        if wh:
+            readings.append(np.array(wh))
+            prices.append(pricing.publish(wh).rate)
         return prices[-1:] or [0.0]
 
-    with ThreadPoolExecutor(1) as pool:
-        federate = pool.submit(
-            join_helics, "homes", lambda _: signed, hears="zone/price", says="homes/wh",
-            steps=3, core="inproc", broker="--broker=sunny",
-        )  # fmt: skip
-        join_helics(
-            "zone", price, hears="homes/wh", says="zone/price", steps=3, core="inproc",
-            broker="--broker=sunny",
-        )  # fmt: skip
-        federate.result(timeout=60)
+    join_helics("zone", price, hears="homes/wh", says="zone/price", steps=3)
     helics.helicsBrokerDisconnect(broker)
-    assert heard_wh[0].min() < 0
-    assert prices[0] == pytest.approx(exact_rate(demand, signed), abs=1e-4)
+    helics.helicsCloseLibrary()
+    return readings, prices
+
+
+def test_helics_prices_a_zone_that_exports() -> None:
+    pytest.importorskip("helics")
+    # a process each, as federates have: two cores in one process may wait for each other for ever
+    with get_context("spawn").Pool(2) as pool:
+        zone, homes = pool.apply_async(sunny_zone), pool.apply_async(sunny_federate)
+        readings, prices = zone.get(timeout=120)
+        homes.get(timeout=120)
+    assert readings[0].min() < 0
+    assert prices[0] == pytest.approx(exact_rate(sunny_homes(), readings[0]), abs=1e-4)
 
 
 def test_gymnasium_prices_a_zone_that_exports() -> None:

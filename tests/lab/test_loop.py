@@ -1,5 +1,6 @@
 """The closed loop: devices keep what homes need, prices share their homes, theory is met."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -16,16 +17,23 @@ from hushgrid.lab.flexible import (
     Flexibility,
     Homes,
     Market,
+    PriceMemory,
 )
 from hushgrid.lab.loop import (
     FIGURES,
     LoopSetting,
+    PriceTables,
+    _Arm,
     close_loop,
     close_loops,
+    policy_of,
     street,
+    with_devices,
 )
 from hushgrid.lab.methods import MethodPromise
+from hushgrid.lab.rolling import EVENING
 from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.release import init
 from hushgrid.model.zone import Tariff, optimal_rate
 from hushgrid.planning.stability import HYSTERESIS, stability
 
@@ -215,6 +223,42 @@ def test_a_filtered_price_is_the_estimate_without_noise(small):
     assert np.diff(filtered).std() < 0.9 * np.diff(exact).std()
     assert 0.2 < np.corrcoef(exact, filtered)[0, 1] > np.corrcoef(exact, noisy)[0, 1]
     assert set(both.epsilon_any) == {"estimated"}, "what has no noise promises nothing"
+
+
+def test_a_list_is_fixed_in_the_evening_and_known_to_devices(small):
+    """Nothing that happens after 18:00 moves the prices of the next day, nor does a delay."""
+    setting = replace(small[0], prices=("ahead",))
+    listed = close_loop(street(N, 1), setting, seed=1)
+    late = close_loop(street(N, 1), replace(setting, delay=3), seed=1)
+    assert late.prices["ahead"].tolist() == listed.prices["ahead"].tolist()
+    scenario = street(N, 1)
+    tables = PriceTables(scenario, setting.flexible, 1)
+    homes = Homes(setting.flexible, N, 1, tables.level)
+    scenario = with_devices(scenario, homes)
+    policy = policy_of(scenario, setting, 3 * DAY, blocks=True)
+    prices = []
+    for more in (0, 500):  # Wh that each home uses after 18:00
+        arm = _Arm("ahead", copy.deepcopy(homes), scenario, tables, 0)
+        arm.state = init(*scenario.terms, replace(policy, publish="estimate", estimator="filter"))
+        arm.noise = SimulatedNoise(np.random.SeedSequence(1))
+        for t in range(DAY):
+            coming = np.array(arm.listed[t + 1 :][:DAY])
+            known = Market.of(arm.listed[t], arm.market.usual, coming)
+            assert arm.market.cheaper[: len(known.cheaper)].tolist() == known.cheaper.tolist()
+            use = np.full(N, 100 + more * (t >= EVENING * DAY), np.int32)
+            arm.step(use, np.ones(N, np.uint8))
+        prices.append(arm.listed)
+    assert prices[0] == prices[1]
+    assert prices[0][:DAY] == tables.usual.tolist()
+    assert len(prices[0]) == 2 * DAY
+
+
+def test_listed_prices_replace_the_forecast_as_far_as_they_go():
+    memory, coming = PriceMemory(np.full(DAY, 0.3), 0.3), [0.3] * 10 + [0.1] + [0.3] * 100
+    assert memory.market(0.2).cheaper[DAY] == 0
+    assert memory.market(0.2, coming).cheaper[[10, 11, DAY]].tolist() == [0, 1, 1]
+    assert memory.market(0.2, coming[:9]).cheaper[DAY] == 0, "the list ends before"
+    assert memory.profile.tolist() == [0.3] * DAY, "no price was in force yet"
 
 
 def test_settings_out_of_range_are_refused():

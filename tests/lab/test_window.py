@@ -21,7 +21,18 @@ from hushgrid.lab.baselines import (
     Absorption,
     Distribution,
 )
-from hushgrid.lab.bench import AHEAD, HELD, ROLLING_MEAN_NOISY, Bench, WindowNoise, methods_with
+from hushgrid.lab.bench import (
+    AHEAD,
+    AHEAD_EXACT,
+    EXACT,
+    EXACT_BY_MODEL,
+    HELD,
+    ROLLING_MEAN_NOISY,
+    Bench,
+    WindowNoise,
+    errors,
+    methods_with,
+)
 from hushgrid.lab.comparison import compare, copied
 from hushgrid.lab.datasets import Real, Recorded, paper_world
 from hushgrid.lab.methods import (
@@ -37,7 +48,7 @@ from hushgrid.lab.methods import (
     Ready,
 )
 from hushgrid.lab.rolling import DailySums
-from hushgrid.report.comparison import comparison_json
+from hushgrid.report.comparison import comparison_json, recorded_table
 from tests.lab.day_source import T, U, source
 
 HOMES = 60
@@ -139,6 +150,47 @@ def test_the_estimate_goes_on_through_a_block() -> None:
             estimate, whole = whole.learn(seen, scale)
             estimates.append(estimate)
     np.testing.assert_allclose(np.concatenate(rows), estimates, rtol=1e-9)
+
+
+def test_a_list_is_what_the_filter_expects_at_six_in_the_evening() -> None:
+    """From the releases up to then alone; that of exact loads from the loads up to then alone."""
+    days = replace(zone(4), published=140.0)
+    promise = MethodPromise("window", 1.0, window=25)
+    bench = Bench(days, promise, 3, (BOUND,), noise=WindowNoise(6, (CLAMP,)))
+    rows = [bench.row(number)[BOUND.name] for number in range(4)]
+    scenario, evening = days.scenarios[0], T * 3 // 4
+    published = [bench._published(BOUND.name, number) for number in range(3)]
+    noisy = np.concatenate([outcome.raw for outcome in published])
+    scales = np.concatenate([outcome.scale for outcome in published])
+    exact = np.concatenate([days.day(number).load for number in range(3)])
+    start = PublicKnowledge.start(scenario.models, scenario.consumption)
+    below = PublicKnowledge.start(scenario.models, scenario.consumption, clamp=(CLAMP,))
+    below = below.with_blocks((6,) * (T // 6 * 4))
+    for kind, model, loads, noise in (
+        (AHEAD, below, noisy, scales), (AHEAD_EXACT, start, exact, 0 * scales)
+    ):  # fmt: skip
+        knowledge = FollowedKnowledge.start(model, EvenDays(T), 140.0 * HOMES)
+        for t in range(2 * T + evening):  # Monday to Wednesday
+            knowledge = knowledge.after(float(loads[t]), float(noise[t]))
+        laws = knowledge.passed(T - evening).forecast(T)
+        expected = errors(np.array([law.mean for law in laws]), days.day(3).load, scenario.tariff)
+        assert rows[2][kind] == pytest.approx(expected, rel=1e-6)
+    assert AHEAD not in rows[3], "no day follows"
+    assert AHEAD_EXACT not in rows[3], "no day follows"
+
+
+def test_exact_loads_are_followed_once_for_all_draws() -> None:
+    """By the filter of each method: with its model, or by published figures."""
+    days = replace(zone(3, before=4), published=140.0)
+    promise = MethodPromise("window", 1.0, window=25)
+    methods = (BOUND, BOUND_FITTED)
+    bench = Bench(days, promise, 1, methods, noise=WindowNoise(6, (CLAMP,)))
+    rows = [each.row(1) for each in (bench, bench.drawing(9))]
+    assert set(bench._exact_lists) == {(EXACT, 1), (EXACT_BY_MODEL, 1)}
+    for name in (BOUND.name, BOUND_FITTED.name):
+        assert rows[0][name][AHEAD] != rows[1][name][AHEAD]
+        assert rows[0][name][AHEAD_EXACT] == rows[1][name][AHEAD_EXACT]
+    assert rows[0][BOUND.name][AHEAD_EXACT] != rows[0][BOUND_FITTED.name][AHEAD_EXACT]
 
 
 def test_the_estimate_uses_no_model_of_the_zone() -> None:
@@ -293,10 +345,16 @@ def test_results_have_their_keys() -> None:
     assert (values["secret"], values["window"]) == ("window", 25)
     found = values["mechanisms"]
     for name in (BOUND.name, BOUND_FITTED.name, GROUP.name):
-        assert found[name][AHEAD]["rmsre"]["mean"] > 0
+        listed = found[name][AHEAD]
+        assert 0 < listed["exact"]["rmsre"]["mean"] < listed["rmsre"]["mean"]
+        ratio = listed["rmsre"]["mean"] / listed["exact"]["rmsre"]["mean"]
+        assert listed["ratio"]["mean"] == pytest.approx(ratio)
         assert 0 <= found[name][HELD] <= 1
         assert "any 25 steps this counts the releases of all days" in found[name]["guarantee"]
     assert [n for n in found if found[n].get("private_fit")] == [BOUND_FITTED.name]
     assert "private fit" in found[BOUND_FITTED.name]["label"]
     assert "any 25 steps" in found[ROLLING_MEAN_NOISY]["guarantee"]
     assert found[FORECAST.name]["guarantee"].startswith("no reading")
+    assert set(found[FORECAST.name][AHEAD]) == {"rmsre"}, "it follows nothing"
+    row = next(line for line in recorded_table(result).splitlines() if BOUND.label in line)
+    assert f"{found[BOUND.name][AHEAD]['ratio']['mean']:.3f} (" in row

@@ -24,7 +24,7 @@ from hushgrid.files.settings import Http
 from hushgrid.stores.clients import Client, ClientStore, hash_secret, new_secret
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
 from hushgrid.web.tokens import Access

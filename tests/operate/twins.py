@@ -57,7 +57,10 @@ OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
 EXPORT = {"elm-street": 0, "oak-lane": 300}  # [Wh]
 REGISTERS = {"elm-street": (), "oak-lane": (Register(1, "oak-lane-out", -1),)}  # of energy fed in
-RANGED = ("prices", "prices.csv", "evcc", "evcc/feed_in", "emhass", "octopus")
+RANGED = (
+    "prices", "prices.csv", "evcc", "evcc/feed_in", "emhass", "octopus", "flexmeasures",
+    "vse/tariffs", "getPricing",
+)  # fmt: skip
 OPENADR = (
     "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",
     "events?limit=2&skip=1", "events/none", "events?limit=x", "notifiers", "auth/server",

@@ -30,14 +30,15 @@ from hushgrid.web.feeds import (
     object_id,
     series,
 )
+from hushgrid.web.forecast import NOTHING, Forecaster
 from hushgrid.web.http.prices import feeds
-from hushgrid.web.prices import NOTHING, Forecaster, History, Pages
+from hushgrid.web.prices import History, Pages
 from tests.curator.worlds import START, service
 from tests.web.http.faces import Face, Still, refused
 from tests.web.releases import T, release
 
 FEEDS = feeds()
-WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]
+WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None and feed.query is None]
 
 
 @pytest.fixture
@@ -389,7 +390,7 @@ def test_releases_of_the_last_intervals_have_ranges_whenever_they_were_folded(
     publish: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an answer would differ after a restart, under the same tag."""
-    monkeypatch.setattr("hushgrid.web.prices.RANGED", 30)
+    monkeypatch.setattr("hushgrid.web.forecast.RANGED", 30)
     zone = service(policy=Policy(0.5, publish=publish))
     releases = [release(i, scale=2000.0) for i in range(40)]
     at_once, later = Forecaster(zone), Forecaster(zone)

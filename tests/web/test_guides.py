@@ -9,11 +9,11 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -25,10 +25,13 @@ from hushgrid.stores.clients import KINDS
 from hushgrid.web.mqtt import topic_of
 from tests.curator.setups import example
 from tests.services import free_port
+from tests.web import evcc
 from tests.web.brokers import until
 from tests.web.guides import DOCS, FEEDS, OPENADR, ROOT, blocks, read_by_evcc
 from tests.web.openadr.setup import SECRET, World, world
 from tests.web.running import found_by_discovery
+
+FLOW = ROOT / "deploy" / "node-red" / "flow.json"
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +76,14 @@ def evcc_blocks() -> list[dict[str, Any]]:
 
 def test_evcc_keeps_no_price_beyond_a_minute() -> None:
     assert [sorted({"price", "forecast"} & set(one)) for one in evcc_blocks()] == [
-        ["forecast"], ["price"], ["forecast"], ["forecast"],
+        ["forecast"], ["forecast"], ["price"],
     ]  # fmt: skip
     for tariff in evcc_blocks():
         read_by_evcc(tariff)
 
 
 def test_evcc(service: World) -> None:
-    texts = [one for one in blocks(FEEDS, "yaml") if "tariffs" in one and "feedin" not in one]
+    texts = [one for one in blocks(FEEDS, "yaml") if "tariffs" in one]
     grids = [yaml.safe_load(here(text, service))["tariffs"]["grid"] for text in texts]
     rows = httpx.get(grids[0]["forecast"]["uri"]).json()
     assert rows
@@ -93,6 +96,32 @@ def test_evcc(service: World) -> None:
     found = httpx.get(price["uri"]).json()
     assert price["jq"] == ".total"
     assert found["total"] in [row["value"] for row in rows if row["start"] == found["start"]]
+
+
+TEMPLATE = ROOT / "deploy" / "evcc"
+
+
+def examples(template: dict[str, Any]) -> dict[str, str]:
+    """What evcc's own test of templates fills in."""
+    return {one["name"]: one["example"] for one in template["params"] if "example" in one}
+
+
+def test_the_template_for_evcc_reads_the_prices(service: World) -> None:
+    """By evcc's rules of templates, rendered as its test does and as a home has it."""
+    template = yaml.safe_load((TEMPLATE / "hushgrid.yaml").read_text())
+    assert (TEMPLATE / "hushgrid.yaml").stem == template["template"]
+    expected = yaml.safe_load((TEMPLATE / "rendered.yaml").read_text())
+    assert yaml.safe_load(evcc.rendered(template, **examples(template))) == expected
+    with pytest.raises(AssertionError, match="missing zone"):
+        evcc.rendered(template, uri="http://hushgrid.local:8080")
+    for direction, path in (("grid", "/v1/evcc"), ("feedin", "/v1/evcc/feed_in")):
+        values = {"uri": service.root, "zone": "elm-street", "direction": direction}
+        tariff = yaml.safe_load(evcc.rendered(template, **values, tax="0.081"))
+        assert tariff["tax"] == 0.081
+        answer = httpx.get(read_by_evcc(tariff)["uri"])
+        assert answer.content == httpx.get(f"{service.root}{path}?zone=elm-street").content
+    odd = yaml.safe_load(evcc.rendered(template, uri="http://h", zone="Ulmenstraße 7&8"))
+    assert odd["forecast"]["uri"] == "http://h/v1/evcc?zone=Ulmenstra%C3%9Fe+7%268"
 
 
 def test_home_assistant(service: World) -> None:
@@ -191,30 +220,46 @@ def test_charges_of_a_file(tmp_path: Path) -> None:
     assert zone.total(0.2, winter - 8 * 3600) == pytest.approx((0.2 + 0.07) * 1.081)
 
 
-def test_emhass(service: World) -> None:
-    came: list[Any] = []
+class Posted(NamedTuple):
+    """What a consumer was sent."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+def posted(name: str, service: World) -> Posted:
+    """What the block of the guide with the name of a consumer sends to it."""
+    came: list[Posted] = []
 
     class Taking(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            came.append((self.path, self.headers["Content-Type"], json.loads(body)))
+            came.append(Posted(self.path, dict(self.headers), json.loads(body)))
             self.send_response(201)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
             pass
 
-    (text,) = (one for one in blocks(FEEDS, "sh") if "EMHASS" in one)
-    with HTTPServer(("127.0.0.1", 0), Taking) as emhass:
-        thread = threading.Thread(target=emhass.serve_forever)
+    (text,) = (one for one in blocks(FEEDS, "sh") if name in one)
+    with HTTPServer(("127.0.0.1", 0), Taking) as consumer:
+        thread = threading.Thread(target=consumer.serve_forever)
         thread.start()
+        place = f"127.0.0.1:{consumer.server_port}"
         try:
-            shell(here(text, service).replace("EMHASS:5000", f"127.0.0.1:{emhass.server_port}"))
+            shell(here(text, service).replace(f"{name}:5000", place), TOKEN="a token")
         finally:
-            emhass.shutdown()
+            consumer.shutdown()
             thread.join()
-    ((path, media, body),) = came
-    assert (path, media) == ("/action/dayahead-optim", "application/json")
+    (sent,) = came
+    assert sent.headers["Content-Type"] == "application/json"
+    return sent
+
+
+def test_emhass(service: World) -> None:
+    path, _, body = posted("EMHASS", service)
+    assert path == "/action/dayahead-optim"
     assert set(body) == {"load_cost_forecast"}
     assert body["load_cost_forecast"]
     assert all(is_utc(time) for time in body["load_cost_forecast"])
@@ -227,6 +272,35 @@ def test_emhass(service: World) -> None:
     assert all(held), "a day of half hours has a price in each"
     assert held[0][-1] == httpx.get(f"{service.root}/v1/price?zone=elm-street").json()["total"]
     assert max(by_time).timestamp() + 900 >= steps[-1]
+
+
+def test_flexmeasures(service: World) -> None:
+    sent = posted("FLEXMEASURES", service)
+    assert sent.path == "/api/v3_0/sensors/1/data"
+    assert sent.headers["Authorization"] == "a token"
+    assert set(sent.body) == {"values", "start", "duration", "unit"}
+    rows = httpx.get(f"{service.root}/v1/evcc?zone=elm-street").json()
+    assert sent.body["values"] == [row["value"] for row in rows]
+    assert sent.body["start"] == rows[0]["start"]
+
+
+def test_shapes_of_markets(service: World) -> None:
+    """The commands of the guide, and the day that they are asked for."""
+    for name, days in (
+        ("vse", ("2026-01-31", "2026-02-01")),
+        ("getPricing", ("20260131", "20260201")),
+    ):
+        (text,) = (one for one in blocks(FEEDS, "sh") if name in one)
+        assert all(day in text for day in days)
+        now = datetime.fromtimestamp(service.clock.now(), UTC)
+        pattern = "%Y%m%d" if name == "getPricing" else "%Y-%m-%d"
+        for day, shift in zip(days, (-1, 1), strict=True):
+            text = text.replace(day, f"{now + timedelta(shift):{pattern}}")
+        body = json.loads(shell(here(text, service)))
+        if name == "vse":
+            assert body["prices"][-1]["integrated"][0]["unit"] == "EUR_kWh"
+        else:
+            assert body["data"][0]["priceHeader"]["priceCurveName"] == "elm-street"
 
 
 # for EMHASS's Python: its own judgement of the values, and its own prices of each half hour
@@ -273,7 +347,7 @@ def test_emhass_itself_takes_the_answer(service: World) -> None:
 
 def test_node_reds_flow_names_what_there_is(service: World) -> None:
     """Each wire ends at a node, and the number it takes is there."""
-    (text,) = blocks(FEEDS, "json")
+    text = FLOW.read_text()
     nodes = {one["id"]: one for one in json.loads(here(text, service))}
     wires = [end for one in nodes.values() for ends in one.get("wires", []) for end in ends]
     assert set(wires) == set(nodes) - {"hushgrid", "hushgrid-ask"}
@@ -289,7 +363,7 @@ def test_node_red_runs_the_flow(service: World, tmp_path: Path) -> None:
     program = shutil.which("node-red") or (str(own) if own.exists() else None)
     if program is None:
         pytest.skip("Node-RED is not installed (make consumers)")
-    (text,) = blocks(FEEDS, "json")
+    text = FLOW.read_text()
     flow, log = tmp_path / "flow.json", tmp_path / "log"
     flow.write_text(here(text, service))
     words = [program, "--no-telemetry", "--userDir", str(tmp_path), "--port", str(free_port())]

@@ -42,7 +42,7 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.writer import create, verify_signature
 from hushgrid.stores.meters import MeterStore
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
 from tests.web.brokers import Broker, until

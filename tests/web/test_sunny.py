@@ -19,10 +19,10 @@ from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.web.feeds import discovery
-from hushgrid.web.http.common import Metrics
+from hushgrid.web.http.metrics import Metrics
 from hushgrid.web.http.models import PromiseTerms
 from hushgrid.web.mqtt import MqttPrices
-from hushgrid.web.openadr.objects import event_of, forecast_event, program_of
+from hushgrid.web.openadr.events import event_of, forecast_event, program_of
 from tests.audit import zones
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service
@@ -172,7 +172,7 @@ def test_both_prices_are_in_every_feed() -> None:
 
 def test_evcc_gets_the_feed_in_price() -> None:
     """By the block of the guide, whose paths are asked here without a network."""
-    _, price, both = (
+    both, price = (
         yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
         for text in blocks(FEEDS, "yaml")
         if "tariffs" in text

@@ -132,7 +132,8 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         terms = digests.get(weeks[-1].digest) if weeks else None
         if terms is None or gap.epsilon is None or math.isinf(gap.epsilon):
             continue
-        due = sum_up(chain.from_iterable(_most_of(week, terms, gap) for week in weeks))
+        costs = chain.from_iterable(_most_of(week, terms, gap) for week in weeks)
+        due = sum_up([gap.least, *costs])
         if gap.epsilon < due * (1 - _CLOSE):
             text = (
                 f"Record {gap.place} books {gap.epsilon:.6g} for steps {gap.first} to {gap.last},"

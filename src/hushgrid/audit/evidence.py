@@ -172,6 +172,28 @@ class RecordedRelease(HasRelease):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedList:
+    """A list of prices that was published ahead.
+
+    Attributes:
+        place: Its record.
+        first: Step of its first price, counted in the week of its record from 1.
+        source: What it is made from.
+        rates: [currency/kWh]
+        feed_in: Of what is fed in [currency/kWh]; None: there are none.
+        before: Where it is carried, the rate of the list before at each time of day
+            [currency/kWh]; None where that has none.
+    """
+
+    place: int
+    first: int
+    source: str
+    rates: tuple[float, ...]
+    feed_in: tuple[float, ...] | None = None
+    before: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedWeek:
     """Releases of one week under the same terms; a trace is one.
 
@@ -186,6 +208,7 @@ class RecordedWeek:
         lost: Steps of the week whose release may have been published and lost.
         secret: What its terms promise something about, where that is on record.
         houses: Names of meters in the record of its terms.
+        lists: Lists of prices that were published during it.
     """
 
     place: int
@@ -198,6 +221,7 @@ class RecordedWeek:
     lost: frozenset[int] = frozenset()
     secret: str | None = None
     houses: tuple[str, ...] | None = None
+    lists: tuple[RecordedList, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +234,7 @@ class LostSteps:
         last: Last step.
         epsilon: Loss booked for them, or None while unbooked.
         seconds: Length of a step [s], where it is on record.
+        least: What lost records that are known state that they cost.
     """
 
     place: int
@@ -217,6 +242,7 @@ class LostSteps:
     last: int
     epsilon: float | None = None
     seconds: int | None = None
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

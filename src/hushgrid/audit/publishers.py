@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Ints
 from hushgrid.audit.evidence import Terms
-from hushgrid.belief.expected_rate import expected_rates
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.errors import HorizonError, PolicyError
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
@@ -238,7 +238,7 @@ class Hushgrid:
     def _forecast(self) -> Mapping[str, Any]:
         rates = self._state.rates
         law, last = self._public.predicted(rates), rates[-1] if rates else None
-        (rate,) = expected_rates([law], self.terms.tariff)
+        (rate,) = mean_rates([law], self.terms.tariff)
         rate = smoothed_rate(rate, self.terms.tariff, last)
         self._public = self._public.passed()
         self._state = skip(self._state, rate)

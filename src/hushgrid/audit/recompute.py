@@ -7,6 +7,7 @@ and the reuse of noise across weeks and zones; the budget is in `accounts`.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -24,14 +25,16 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.evidence import (
     Evidence,
+    RecordedList,
     RecordedRelease,
     RecordedWeek,
     Terms,
 )
 from hushgrid.audit.publishers import PublicAnswer
-from hushgrid.belief.expected_rate import expected_rates
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
+from hushgrid.mechanism.price_list import carried_rates, expected_rates, fallback_rates
 from hushgrid.mechanism.release import (
     Release,
     State,
@@ -39,7 +42,7 @@ from hushgrid.mechanism.release import (
     replay,
     skip,
 )
-from hushgrid.model.zone import feed_in_rate, smoothed_rate
+from hushgrid.model.zone import MOST_PRICES, feed_in_rate, smoothed_rate
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
@@ -162,9 +165,12 @@ class _Walk:
         self.residuals: list[float] = []
         self.scales: list[float] = []
         self._faults: dict[str, Check] = {}
+        self._lists = deque(week.lists)
 
     def take(self, entry: RecordedRelease) -> None:
-        """Add the next release."""
+        """Add the next release, and check the lists of prices before it."""
+        while self._lists and self._lists[0].place < entry.place:
+            self._check_list(self._lists.popleft())
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
@@ -192,7 +198,9 @@ class _Walk:
         self._rates.append(entry.rate)
 
     def finish(self) -> None:
-        """Pass the steps after the last release that may have been published and lost."""
+        """Check the last lists, and pass the last steps that may have been published and lost."""
+        for record in self._lists:
+            self._check_list(record)
         last = min(max(self._week.lost, default=0), self.terms.policy.horizon)
         while len(self._rates) < last:
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
@@ -325,10 +333,30 @@ class _Walk:
         guess = float((law.weights * law.mean).sum())
         follows = entry.estimate is None or self._near(entry.estimate, guess)
         follows = follows and self._near(entry.feed_in, feed_in_rate(guess, tariff))
-        (rate,), last = expected_rates([law], tariff), self._rates[-1] if self._rates else None
+        (rate,), last = mean_rates([law], tariff), self._rates[-1] if self._rates else None
         due = smoothed_rate(rate, tariff, last)
         if not follows or not self._near(entry.rate, due):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
+
+    def _check_list(self, record: RecordedList) -> None:
+        """A list of prices must follow from public figures."""
+        tariff, number = self.terms.tariff, len(record.rates)
+        due = fallback_rates(self.terms.fallback_rate, number, tariff)
+        steps = record.first - len(self._rates) - 1
+        in_reach = 0 <= steps <= 4 * MOST_PRICES  # after an outage of weeks
+        if record.source != "fallback" and in_reach:
+            due = expected_rates(self._public, steps, number, self._rates, tariff)
+        if record.source == "carried":
+            due = carried_rates(due, record.before, tariff)
+        pairs = [*zip(record.rates, due.rates, strict=True)]
+        if record.feed_in is not None and due.feed_in is not None:
+            pairs += zip(record.feed_in, due.feed_in, strict=True)
+        follows = in_reach and (record.feed_in is None) == (due.feed_in is None)
+        if not follows or not all(self._near(rate, due_rate) for rate, due_rate in pairs):
+            text = f"Record {record.place} lists prices that are not the public's own forecast."
+            self._faults.setdefault(
+                "post_processing", Check("post_processing", "failed", text, record.place)
+            )
 
     def _loss(self, entry: RecordedRelease) -> Floats:
         scheduler, t = self.first.scheduler, entry.step

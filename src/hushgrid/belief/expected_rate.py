@@ -26,7 +26,7 @@ _NODES, _SHARES = np.polynomial.legendre.leggauss(7)  # an odd number: a step sh
 _FIRST, _HALVINGS = 4, 40
 
 
-def expected_rates(laws: Sequence[LoadMixture], tariff: Tariff) -> list[float]:
+def mean_rates(laws: Sequence[LoadMixture], tariff: Tariff) -> list[float]:
     """The prices of loads that are foreseen, not smoothed.
 
     Args:
@@ -39,7 +39,7 @@ def expected_rates(laws: Sequence[LoadMixture], tariff: Tariff) -> list[float]:
 
     >>> law = LoadMixture(np.array([1.0]), np.array([100e3]), np.array([20e3**2]))
     >>> kink = Tariff(curve=Curve(points=[(0, 0.1), (100, 0.2), (200, 0.6)]))
-    >>> public_rate(100e3, kink), round(expected_rates([law], kink)[0], 4)
+    >>> public_rate(100e3, kink), round(mean_rates([law], kink)[0], 4)
     (0.2, 0.2239)
     """
     if tariff.curve is None:

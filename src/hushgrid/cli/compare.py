@@ -611,8 +611,8 @@ def loop(
         float, typer.Option(min=0, max=0.99, help="Share of the last price that the next keeps.")
     ] = 0.0,
     prices: Annotated[
-        str, typer.Option(help="Some of exact, raw, estimated, blocks, filtered, flat, tou.")
-    ] = "exact,raw,estimated,blocks,filtered,flat,tou",
+        str, typer.Option(help="Some of exact, raw, estimated, blocks, filtered, ahead, flat, tou.")
+    ] = "exact,raw,estimated,blocks,filtered,ahead,flat,tou",
     worlds: Annotated[
         int, typer.Option(min=1, max=100, help="Independent worlds that intervals are over.")
     ] = 5,

@@ -388,7 +388,6 @@ def bill(
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
     from hushgrid.stores.ledger import open_records, verifier
     from hushgrid.stores.ledger.chain import check
-    from hushgrid.web.feeds import latest_by_interval
 
     if operator and config is None:
         raise FileError("config is not given; --operator needs the service file of the zone.")
@@ -410,7 +409,8 @@ def bill(
         names = ", ".join(report.standings) or "no zone"
         raise LedgerError(f"{ledger} has {names}; give one zone with --zone.")
     ((name, standing),) = report.standings.items()
-    if standing.terms is None or not standing.releases:
+    releases = standing.prices
+    if standing.terms is None or not releases:
         raise LedgerError(f"{ledger} has no price of zone {name!r}; give another ledger.")
     seconds = standing.terms.seconds
     service = common.load_either(config, name).service if config else None
@@ -420,7 +420,6 @@ def bill(
     batches = (read_readings(path, mapping, registers=registers).readings for path in readings)
     intervals = net_of(to_intervals(concat(batches), seconds).complete, registers)
     inside = (intervals.start >= first_start) & (intervals.start < end_start)
-    releases = latest_by_interval(standing.releases)
     rates = {record.applies_start: _bill_rates(record) for record in releases}
 
     def period(start: int) -> str:
@@ -432,7 +431,7 @@ def bill(
     paths = [_write_bills(out, rows)] if out else []
     values: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
     if service is not None and operator:
-        exact = _exact(service, intervals, {record.start for record in releases})
+        exact = _exact(service, intervals, {_priced(record) for record in releases})
         rates = _with_exact(releases, exact, service)
         operator_rows = bill_rows(intervals.at(inside), rates, period, operator=True)
         target = out or Path(f"bills-{name}.csv")
@@ -482,17 +481,18 @@ def _with_exact(
 ) -> dict[int, BillRates]:
     """The rates with exact ones, by the start of the interval that they apply to.
 
-    A tariff that smooths keeps a share of the exact rate before; where that is not known, of the
-    published one.
+    The exact rate of a listed price is that of the load of its own interval. A tariff that smooths
+    keeps a share of the exact rate before; where that is not known, of the published one.
     """
     from hushgrid.model.zone import feed_in_rate, marginal_rate, public_rate
 
     tariff = service.scenario.tariff
     rates: dict[int, BillRates] = {}
     last: float | None = None
-    for record in sorted(releases, key=lambda record: record.start):
+    for record in sorted(releases, key=_priced):
         rates[record.applies_start] = bill_rates = _bill_rates(record)
-        load, last_exact = loads.get(record.start), last
+        listed = record.applies_from == record.t
+        load, last_exact = loads.get(_priced(record)), None if listed else last
         last = record.rate
         if load is None:
             continue
@@ -505,6 +505,11 @@ def _with_exact(
             spread=(slope * spread, fed_slope * spread),
         )
     return rates
+
+
+def _priced(record: ReleaseRecord) -> int:
+    """When the interval begins whose load the price of a record is of [UTC s]."""
+    return record.applies_start if record.applies_from == record.t else record.start
 
 
 def _write_bills(path: Path, rows: list[dict[str, Any]], *, private: bool = False) -> Path:

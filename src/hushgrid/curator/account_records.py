@@ -21,7 +21,7 @@ from hushgrid.curator.terms import (
     window_promise,
 )
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.entries import TransferRecord
+from hushgrid.stores.ledger.entries import GapRecord, TransferRecord
 from hushgrid.stores.ledger.releases import until
 from hushgrid.stores.ledger.rules import AccountRows, WindowRows
 from hushgrid.stores.ledger.state import LedgerState
@@ -201,6 +201,25 @@ def _has_free_release(standing: LedgerState, since: int) -> bool:
         release.source == "readings" and standing.terms_of(release).seq in silent
         for release in reversed(later)
     )
+
+
+def has_other_history(standing: LedgerState, gap: GapRecord) -> bool:
+    """Whether releases of another history may be among the steps of a gap.
+
+    Noise of a block on record may have been drawn once more there, and what is planned bounds
+    nothing.
+
+    Args:
+        standing: The zone's ledger before the gap is booked.
+        gap: The gap.
+
+    Returns:
+        Whether lost records are known, or steps of it are on record: published or booked before.
+    """
+    steps = [(r.t, r.t) for r in standing.current if r.source == "readings"]
+    steps += [(resume.first, resume.last) for resume in standing.booked_now]
+    on_record = any(first <= gap.last and gap.first <= last for first, last in steps)
+    return bool(gap.heads) or on_record
 
 
 def is_bound(standing: LedgerState) -> bool:

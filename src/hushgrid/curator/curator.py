@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid._numbers import Ints
-from hushgrid.belief.expected_rate import expected_rates
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
@@ -36,6 +36,7 @@ from hushgrid.curator.account_records import room_of
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
+from hushgrid.curator.price_lists import due_list, price_list
 from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers
 from hushgrid.curator.replay import Replay, last_block, last_release
 from hushgrid.curator.status import (
@@ -59,7 +60,12 @@ from hushgrid.model.zone import feed_in_rate, smoothed_rate
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
 from hushgrid.stores.ledger.duties import LedgerStore
-from hushgrid.stores.ledger.entries import ReleaseRecord, TransferRecord, first_step
+from hushgrid.stores.ledger.entries import (
+    PricesRecord,
+    ReleaseRecord,
+    TransferRecord,
+    first_step,
+)
 from hushgrid.stores.ledger.records import Head
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness
@@ -337,8 +343,10 @@ class Curator:
         self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
+        if standing.lists:  # at least once: show the newest again
+            self._publishers.add_list(standing.lists[-1])
         if self._last is not None:
-            self._publishers.add(self._last)  # at least once: show the newest again
+            self._publishers.add(self._last)
         self._expectations = Expectations(self._scenario, usual=self.service.policy.usual)
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
@@ -448,6 +456,7 @@ class Curator:
             ahead, self._clock.old = 0.0, False
         if self._clock.look(self.service, self._last, now, ahead) is not None:
             return releases
+        self.list_prices(now)
         while self.next_due() <= now and len(releases) < most:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
@@ -461,6 +470,28 @@ class Curator:
         self.renew()
         self._expected()
         return releases
+
+    def list_prices(self, now: float) -> None:
+        """Publish the list of prices that is due at `now` [UTC s]: one durable record first."""
+        standing = self._ledger.standing
+        due = due_list(self.service, standing, now)
+        if due is None:
+            return
+        knowledge = self._replay.public if self._usable else None
+        rates = self._replay.state.rates
+        entry = price_list(self.service, due, standing, knowledge, self.t, rates, now)
+        self._watch("list made")
+        record = self._ledger.write(entry)
+        self._watch("listed")
+        self._replay.follow(self._ledger.standing)
+        self._publishers.add_list(PricesRecord.from_record(record, checked=True))
+        self._publishers.show(self.service, now)
+        log.info("prices listed", extra={"zone": self.service.id, "prices": due.number})
+
+    @property
+    def lists(self) -> Sequence[PricesRecord]:
+        """All lists of prices that were ever published, in order."""
+        return self._ledger.standing.lists
 
     def renew(self) -> None:
         """Go on with the steps of the next week, where those of the present one are over.
@@ -569,7 +600,7 @@ class Curator:
             rates = self._replay.state.rates
             law = self._replay.public.predicted(rates)
             guess = float((law.weights * law.mean).sum())
-            (rate,) = expected_rates([law], self._scenario.tariff)
+            (rate,) = mean_rates([law], self._scenario.tariff)
             record = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",

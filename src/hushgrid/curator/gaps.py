@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
-from hushgrid.curator.account_records import from_rows, to_rows
+from hushgrid.curator.account_records import from_rows, has_other_history, to_rows
 from hushgrid.curator.changes import as_begun
 from hushgrid.curator.terms import (
     charges_due,
@@ -301,13 +301,11 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
         return
     first, last = standing.gap.first, standing.gap.last
     lost = _without_present(service, lost_terms)
-    read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
-    read += [(resume.first, resume.last) for resume in standing.booked_now]
-    twice = any(a <= last and first <= b for a, b in read)  # two histories
     for lost_service in (service, *lost):
         for charge in charges_due(lost_service, ledger.standing):
             ledger.write(charge)
-    unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
+    # more than its own schedule
+    unknown = bool(lost) or has_other_history(standing, standing.gap)
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
         standing, first, last, other_accounts=[ZoneAccount(zone) for zone in lost], anew=unknown

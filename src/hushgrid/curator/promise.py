@@ -443,13 +443,23 @@ def zone_prose(zone: ZoneService, zone_outlook: Outlook, on: Running | None = No
         _headline(zone, f", times of {zone.time_zone}"),
         outlook_prose(zone_outlook),
         stability_line(_loop(zone, zone_outlook)),
-        f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
-        f" {duration_text(zone.retention)}, then deleted.",
+        _when(zone),
+        f"Readings are kept for {duration_text(zone.retention)}, then deleted.",
         *_conditions(zone, on),
         "No meter reported: the public forecast, which uses no reading, is published."
         f" No usable model: {constant}. Both are marked.",
     ]
     return "\n".join(lines)
+
+
+def _when(zone: ZoneService) -> str:
+    """When prices come, in a sentence."""
+    ahead = zone.ahead
+    if ahead is None:
+        return f"A price comes {duration_text(zone.grace)} after its interval."
+    hour, minute = divmod(ahead.publish_at // 60, 60)
+    days = "for the next day" if ahead.ahead == 1 else f"for {ahead.ahead} days"
+    return f"Prices are published ahead, {days} at {hour:02d}:{minute:02d} of the day before."
 
 
 def zone_brief(zone: ZoneService, zone_outlook: Outlook, on: Running | None = None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -18,7 +18,8 @@ class Publisher(Protocol):
 
     It is called at least once for each release; the same release may come again. One that shows
     the price in force has a method `show(zone, prices)` as well, which is called at every pass of
-    the loop, before the first release too, with `PresentPrices`.
+    the loop, before the first release too, with `PresentPrices`. One that takes lists of prices
+    has a method `publish_list(zone, record)`, which is called as `publish` is.
     """
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -88,6 +89,7 @@ class Publishers:
     ) -> None:
         self._publishers, self._present = publishers, present
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
+        self._unlisted: dict[int, PricesRecord] = {}  # by publisher
         self._away: set[int] = set()  # that failed last time
 
     @property
@@ -99,11 +101,19 @@ class Publishers:
         """Take a release for the next `show`; an earlier one that failed is not tried again."""
         self._unshown = dict.fromkeys(range(len(self._publishers)), release)
 
+    def add_list(self, record: PricesRecord) -> None:
+        """Take a list of prices for the next `show`."""
+        takers = (i for i, way in enumerate(self._publishers) if hasattr(way, "publish_list"))
+        self._unlisted = dict.fromkeys(takers, record)
+
     def show(self, zone: ZoneService, now: float) -> None:
         """Publish what was not yet published, and the prices at `now` [UTC s]."""
         for i, publisher in enumerate(self._publishers):
             release, show = self._unshown.get(i), getattr(publisher, "show", None)
+            record = self._unlisted.get(i)
             try:
+                if record is not None:
+                    publisher.publish_list(zone, record)  # type: ignore[attr-defined]
                 if release is not None:
                     publisher.publish(zone, release)
                 if show is not None and (prices := self._present(now)) is not None:
@@ -115,6 +125,7 @@ class Publishers:
                 self._away.add(i)
             else:
                 self._unshown.pop(i, None)
+                self._unlisted.pop(i, None)
                 if i in self._away:
                     self._away.discard(i)
                     log.info("shown again", extra={"zone": zone.id})

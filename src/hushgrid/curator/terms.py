@@ -106,7 +106,7 @@ def stated_fields(service: ZoneService) -> dict[str, Any]:
     return {
         "seconds": service.seconds,
         "zone": canonical_digest(zone_fields(scenario.zone)),
-        "tariff": tariff_fields(scenario.tariff),
+        "tariff": {**tariff_fields(scenario.tariff), **_ahead_fields(service)},
         "occupancy": occupancy_digest(service),
         "consumption": scenario.consumption.digest,
         "promise": _promise_fields(service),
@@ -116,6 +116,13 @@ def stated_fields(service: ZoneService) -> dict[str, Any]:
         "reach": float(_mechanism(service).scheduler.zone.bound.max()),
         "models": stated_models(service),
     }
+
+
+def _ahead_fields(service: ZoneService) -> dict[str, Any]:
+    ahead = service.ahead
+    if ahead is None:
+        return {}
+    return {"ahead": {"days": ahead.ahead, "publish_at": ahead.publish_at}}
 
 
 def _promise_fields(service: ZoneService) -> dict[str, Any]:

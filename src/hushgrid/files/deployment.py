@@ -15,12 +15,12 @@ from zoneinfo import ZoneInfo
 
 from hushgrid.errors import PolicyError, ServiceError
 from hushgrid.files.settings import ACCEPT_ERROR, Charges, Http, Mqtt, OpenAdr
-from hushgrid.files.zone_file import PRIVATE, Provenance, PublicSeries
+from hushgrid.files.zone_file import PRIVATE, PricesAhead, Provenance, PublicSeries
 from hushgrid.intake.readings import Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
-from hushgrid.model.zone import Scenario
+from hushgrid.model.zone import MOST_PRICES, Scenario
 
 Promised = Literal["step", "interval", "window"]  # secrets that a service file names
 
@@ -95,6 +95,7 @@ class ZoneService:
         terms_begin: When its terms begin [UTC s]; None: with step 1.
         registers: Further registers of houses, by house: other meters of one home, and of energy
             fed in where a home's one meter is not signed.
+        ahead: How prices are published ahead; None: each for the next interval.
 
     Raises:
         PolicyError: A service does not run these terms or models; experiments do.
@@ -127,6 +128,7 @@ class ZoneService:
     registers: tuple[Register, ...] = ()
     week: Policy | None = None
     terms_begin: int | None = None
+    ahead: PricesAhead | None = None
 
     def __post_init__(self) -> None:
         policy = self.policy
@@ -141,6 +143,8 @@ class ZoneService:
                 f"zone {self.id!r} has a model of houses that move together, which experiments"
                 " alone use; give models of single houses."
             )
+        if self.ahead is not None:
+            _check_ahead(self, self.ahead)
         if self.learned.private:
             raise PolicyError(f"the models of zone {self.id!r} are private; {PRIVATE}.")
 
@@ -205,6 +209,23 @@ class ZoneService:
     def days(self) -> LocalDays:
         """Time of day of each step."""
         return LocalDays(self.begins, self.seconds, self.time_zone)
+
+
+def _check_ahead(service: ZoneService, ahead: PricesAhead) -> None:
+    """Refuse prices ahead that are too many for a list, or that demand would react to unseen."""
+    number = ahead.ahead * _DAY // service.seconds
+    if number > MOST_PRICES:
+        raise PolicyError(
+            f"prices.ahead is {ahead.ahead} days of {service.seconds} s, {number} prices of at most"
+            f" {MOST_PRICES}; give fewer days, or a longer interval.",
+            fields=("prices.ahead",),
+        )
+    if service.scenario.consumption.reacts:
+        raise PolicyError(
+            f"prices.ahead is {ahead.ahead} days, but [elasticity] says how demand reacts to the"
+            " price of the last interval; leave one of them out.",
+            fields=("prices.ahead",),
+        )
 
 
 class LocalDays(NamedTuple):

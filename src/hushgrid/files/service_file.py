@@ -291,6 +291,7 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             policy=terms,
             meters=ids_of(tables.houses),
             registers=registers_of(tables.houses),
+            ahead=tables.prices,
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,

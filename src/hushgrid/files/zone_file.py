@@ -374,6 +374,33 @@ def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
 _MANY = "give at least one [[{}]] table"
 
 
+def _days(value: Any) -> int | None:
+    seconds = seconds_of(value)
+    if seconds is None or seconds % DAY or not DAY <= seconds <= 7 * DAY:
+        return None
+    return seconds // DAY
+
+
+def _time_of_day(value: Any) -> int | None:
+    match = re.fullmatch("([01][0-9]|2[0-3]):([0-5][0-9])", str(value))
+    return None if match is None else int(match[1]) * 3600 + int(match[2]) * 60
+
+
+@dataclass(frozen=True, slots=True)
+class PricesAhead(FileTable):
+    """The [prices] table: prices are published ahead, as a list for whole days.
+
+    Attributes:
+        ahead: For how many local days, from the end of the last list on.
+        publish_at: Local time at which a list is published, on the day before its first [s].
+    """
+
+    ahead: Annotated[int, converted(_days, "give whole days up to a week, such as 'P1D'")]
+    publish_at: Annotated[int, converted(_time_of_day, "give a time HH:MM, such as '18:00'")] = (
+        18 * 3600
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ZoneTables(FileTable):
     """The tables of a zone.
@@ -388,6 +415,7 @@ class ZoneTables(FileTable):
         houses: Groups of houses.
         models: Occupancy models; none: nothing is assumed of occupancy, which only the secret
             window allows.
+        prices: How prices are published ahead; None: each for the next interval.
     """
 
     zone: ZoneTable
@@ -400,6 +428,7 @@ class ZoneTables(FileTable):
     models: Annotated[
         list[Annotated[Any, PlainValidator(read_model)]], fix(_MANY.format("models"), min_length=1)
     ] = field(default_factory=list)
+    prices: PricesAhead | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,10 @@ _HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day 
 
 AHEAD = "ahead"  # of recorded days: FIGURES of the list made at 18:00 for the next day
 
+AHEAD_EXACT = "ahead_exact"  # the same of the list that the same filter makes of exact loads
+
+EXACT, EXACT_BY_MODEL = "exact", "exact_by_model"  # filters of exact loads, with a model or without
+
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
 
 YESTERDAY = "yesterday"  # of the last day that is over, true loads: no promise
@@ -152,6 +156,7 @@ class Bench:
         self._losses: dict[int, float] = {}
         self._models: dict[tuple[Any, ...], PublicKnowledge] = {}
         self._knowledge: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, before it
+        self._exact_lists: dict[tuple[str, int], Floats] = {}  # of all draws
         self._rolling: RollingMean | None = None
 
     def drawing(self, seed: int) -> Bench:
@@ -159,6 +164,7 @@ class Bench:
         bench = Bench(self.source, self.promise, seed, self.methods, self._rho, self._noise)
         bench._ready, bench._models = self._ready, self._models
         bench._plans, bench._losses = self._plans, self._losses
+        bench._exact_lists = self._exact_lists
         return bench
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
@@ -215,7 +221,11 @@ class Bench:
             if shares:
                 out[name][HELD] = shares
             if ahead is not None:
-                out[name][AHEAD] = errors(ahead, self.source.day(number + 1).load, scenario.tariff)
+                next_load = self.source.day(number + 1).load
+                out[name][AHEAD] = errors(ahead, next_load, scenario.tariff)
+                if outcome.independent and isinstance(self.source, Recorded):
+                    exact = self._exact_ahead(self.source, name, number)
+                    out[name][AHEAD_EXACT] = errors(exact, next_load, scenario.tariff)
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(outcome, _home(day))]
         out |= self._batteries(scenario, day, number)
@@ -235,7 +245,13 @@ class Bench:
         return -len(self.source.before.date) if self.source.published else 0
 
     def _published(self, name: str, number: int) -> Outcome:
-        """A day of a method that keeps the promise; the days before it where it goes on."""
+        """A day of a method that keeps the promise; the days before it where it goes on.
+
+        Exact loads are published as they are.
+        """
+        if name in (EXACT, EXACT_BY_MODEL):
+            load = self.source.day(number).load.astype(np.float64)
+            return Outcome(load, load, load, np.zeros(len(load)), independent=True)
         method = self.ready(self.source.zone_of(number))[name]
         assert isinstance(method, Ready)
         if method.publish_on is None:
@@ -273,7 +289,8 @@ class Bench:
         if first_day > number:
             first_day, knowledge = self._first, None
         for earlier in range(first_day, number):  # before the first, or computed by an earlier run
-            if isinstance(self.ready(source.zone_of(earlier))[name], Ready):
+            answer = self.ready(source.zone_of(earlier)).get(name)
+            if not isinstance(answer, MethodRefusal):
                 earlier_outcome = self._published(name, earlier)
                 knowledge = self._at_start_of(source, name, earlier, earlier_outcome, knowledge)
                 knowledge = _follow(knowledge, earlier_outcome).knowledge
@@ -286,6 +303,16 @@ class Bench:
         )
         self._knowledge[name] = (number + 1, knowledge)
         return outcome._replace(raw=raw, estimated=estimated), shares, ahead
+
+    def _exact_ahead(self, source: Recorded, name: str, number: int) -> Floats:
+        """The list for the next day by a method's filter, had all loads been published exactly."""
+        twin = EXACT_BY_MODEL if name in self._by_model else EXACT
+        if (twin, number) not in self._exact_lists:
+            outcome, day = self._published(twin, number), source.day(number)
+            *_, ahead = self._followed(source, twin, number, outcome, day)
+            assert ahead is not None
+            self._exact_lists[twin, number] = ahead
+        return self._exact_lists[twin, number]
 
     def _forecast_ahead(self, source: Recorded, name: str, number: int) -> Floats | None:
         """The next day of a method that uses no reading."""
@@ -345,7 +372,7 @@ class Bench:
     ) -> FollowedKnowledge:
         """What is known before a day: the model's part begins anew, the filter goes on."""
         zone, steps = source.zone_of(number), source.horizon
-        scenario, ready = source.scenarios[zone], self.ready(zone)[name]
+        scenario, ready = source.scenarios[zone], self.ready(zone).get(name)
         clamp = ready.clamp if isinstance(ready, Ready) else ()
         terms = (zone, clamp, outcome.noise, outcome.lengths, outcome.steps_before)
         if terms not in self._models:
@@ -372,7 +399,8 @@ class Bench:
     @property
     def _by_model(self) -> set[str]:
         """Methods whose estimate trusts the model, whatever figures are published."""
-        return {m.name for m in self.methods if m.eta != 1 or m.name == BOUND_FITTED.name}
+        fitted = {m.name for m in self.methods if m.eta != 1 or m.name == BOUND_FITTED.name}
+        return fitted | {EXACT_BY_MODEL}
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)
@@ -450,21 +478,12 @@ def _follow(
             for kind, (interval, true) in zip(hits, intervals, strict=False):
                 kind.append(bool(interval.low <= true <= interval.high))
         if after is not None and t == round(EVENING * len(raw)):
-            listed = _list_ahead(replace(knowledge, days=after[0]).passed(len(raw) - t), len(raw))
+            laws = replace(knowledge, days=after[0]).passed(len(raw) - t).forecast(len(raw))
+            listed = np.array([law.mean for law in laws])
         raw[t] += knowledge.clamped_energy()
         estimated[t], knowledge = knowledge.learn(observation, scale)
     shares = [float(np.mean(kind)) for kind in hits if kind]
     return _Followed(raw, estimated, knowledge, shares, listed)
-
-
-def _list_ahead(knowledge: FollowedKnowledge, steps: int) -> Floats:
-    """(steps,): the loads of the next steps [Wh], with nothing published in between."""
-    out = np.empty(steps)
-    for t in range(steps):
-        law = knowledge.predicted()
-        out[t] = float(law.weights @ law.mean)
-        knowledge = knowledge.passed()
-    return out
 
 
 def mean_row(rows: Sequence[Row]) -> Row:

@@ -21,6 +21,7 @@ from hushgrid._numbers import Floats, brief, count_of
 from hushgrid.errors import PolicyError
 from hushgrid.lab.bench import (
     AHEAD,
+    AHEAD_EXACT,
     AS_PLANNED,
     DRAW,
     FIGURES,
@@ -107,6 +108,7 @@ class Comparison(Tabular):
     def _table(self) -> DataTable:
         """A row a method: errors of its price and of its list a day ahead, and the adversary's AUC.
 
+        Beside the error of the list is that of the same filter on exact loads, and their ratio.
         Each is a mean over the days with the ends of its 95 % interval. A method that cannot keep
         the promise says why.
         """
@@ -115,6 +117,8 @@ class Comparison(Tabular):
         figures: dict[str, Callable[[str], Summary | None]] = {
             "error": lambda name: self.summary(name, PARTS[0], "rmsre"),
             "ahead": self.ahead,
+            "ahead_exact": self.ahead_exact,
+            "ahead_ratio": self.ahead_ratio,
             "auc": self.auc,
         }
         columns: dict[str, Sequence[Any]] = {}
@@ -167,9 +171,21 @@ class Comparison(Tabular):
 
     def ahead(self, name: str) -> Summary | None:
         """Relative error of the lists made at 18:00 for the next day, on recorded days."""
+        return _of_days(self._lists(name, AHEAD))
+
+    def ahead_exact(self, name: str) -> Summary | None:
+        """The same of the lists that the method's filter makes of exact loads, without noise."""
+        return _of_days(self._lists(name, AHEAD_EXACT))
+
+    def ahead_ratio(self, name: str) -> Summary | None:
+        """Error of the lists over that of lists from exact loads, on paired days."""
+        exact = self._lists(name, AHEAD_EXACT)
+        return ratio_of_means(self._lists(name, AHEAD), exact) if len(exact) > 1 else None
+
+    def _lists(self, name: str, kind: str) -> Floats:
+        """Relative errors of a method's lists, of the days that have one."""
         at = FIGURES.index("rmsre")
-        errors_ahead = [row[name][AHEAD][at] for row in self.rows if AHEAD in row.get(name, {})]
-        return summarise(errors_ahead) if len(errors_ahead) > 1 else None
+        return np.array([row[name][kind][at] for row in self.rows if kind in row.get(name, {})])
 
     def ratio(self, above: str, below: str, part: str) -> Summary:
         """Error of one method over another's, on paired days."""
@@ -183,6 +199,10 @@ class Comparison(Tabular):
         """The adversary's AUC over the days attacked, if any; "open": without noise."""
         aucs = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
         return summarise(aucs) if aucs else None
+
+
+def _of_days(values: Floats) -> Summary | None:
+    return summarise(values) if len(values) > 1 else None
 
 
 def compare(

@@ -8,6 +8,7 @@ allow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -104,11 +105,13 @@ class PriceMemory:
     def __init__(self, usual: Floats, level: float) -> None:
         self.profile, self._level, self.prices = np.array(usual, np.float64), level, list[float]()
 
-    def market(self, price: float) -> Market:
-        """What devices know at a price of the next step."""
+    def market(self, price: float, coming: Sequence[float] = ()) -> Market:
+        """What devices know at a price of the next step, and where they are listed those after."""
         last = self.prices[-DAY:]
         usual = (sum(last) + self._level * (DAY - len(last))) / DAY
-        return Market.of(price, usual, np.roll(self.profile, -(len(self.prices) % DAY) - 1))
+        forecast = np.roll(self.profile, -(len(self.prices) % DAY) - 1)
+        forecast[: len(coming)] = coming[:DAY]
+        return Market.of(price, usual, forecast)
 
     def note(self, price: float) -> None:
         """Keep the price of the step."""

@@ -1,8 +1,9 @@
 """The closed loop: the same homes under exact, private, flat and time-of-use prices.
 
 All prices have the same homes, wants and noise quantiles (common random numbers); other worlds have
-others. A price of step t applies `delay` steps later than the next one. The private prices come
-from the mechanism itself. The first day is not counted: devices and forecasts begin there.
+others. A price of step t applies `delay` steps later than the next one; the prices of a list are
+fixed at 18:00 for all steps of the next day, and devices know them from then on. The private prices
+come from the mechanism itself. The first day is not counted: devices and forecasts begin there.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Literal, get_args
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, UInt8s, is_real
+from hushgrid.belief.followed import FollowedKnowledge
 from hushgrid.errors import PlanError
 from hushgrid.lab.flexible import HOURS, Flexibility, Homes, Market, PriceMemory
 from hushgrid.lab.methods import MethodPromise
 from hushgrid.lab.paper import CALENDAR, chains
+from hushgrid.lab.rolling import EVENING
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.policy import Policy, per_step
 from hushgrid.mechanism.release import State, init, step
@@ -32,9 +35,9 @@ from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, publ
 from hushgrid.planning.planner import plan
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
-Price = Literal["exact", "raw", "estimated", "blocks", "filtered", "flat", "tou"]
+Price = Literal["exact", "raw", "estimated", "blocks", "filtered", "ahead", "flat", "tou"]
 PRICES: tuple[Price, ...] = get_args(Price)
-PRIVATE: tuple[Price, ...] = ("raw", "estimated", "blocks")
+PRIVATE: tuple[Price, ...] = ("raw", "estimated", "blocks", "ahead")
 PEAK_HOURS = slice(64, 80)  # 16:00 to 20:00, dearer under the time-of-use price
 CONNECTION = 3500  # [Wh] in a step: the contract bound of a home with devices, 14 kW
 MOST_DELAY, MOST_WORLDS = 4, 100  # steps, worlds of a run
@@ -91,7 +94,7 @@ class LoopSetting:
         promise: What the private prices keep.
         eta: Trust of the private prices. Below 1 the promise does not hold in the loop: devices
             are not in the public law.
-        delay: Steps that a price comes later, 0 to 4.
+        delay: Steps that a price comes later, 0 to 4; the prices of a list do not.
         days: Days that are counted, 2 or more.
         prices: Which prices.
         smooth: Share of the last published price that the next keeps, from 0 to below 1.
@@ -306,11 +309,14 @@ class _Arm:
         self.days: list[tuple[float, float, float, float, float]] = []
         usual = {"flat": np.full(DAY, tables.level), "tou": tables.tou}.get(price, tables.usual)
         self.memory = PriceMemory(usual, tables.level)
+        self.listed = usual.tolist() if price == "ahead" else []
 
     @property
     def market(self) -> Market:
         """What devices know before the next step."""
         t = len(self.loads)
+        if self.listed:
+            return self.memory.market(self.listed[t], self.listed[t + 1 :])
         if self.rates and t > self.delay:
             return self.memory.market(self.rates[t - 1 - self.delay])
         return self.memory.market(float(self.memory.profile[t % DAY]))
@@ -332,8 +338,18 @@ class _Arm:
             self.scales.append(release.scale)
             if release.block is None or release.block["first"] == release.t:
                 self.epsilon_any += release.epsilon_any
+            if self.listed and (t + 1) % DAY == EVENING * DAY:
+                self._list_next_day(self.state)
         if (t + 1) % DAY == 0:
             self._end_day()
+
+    def _list_next_day(self, state: State) -> None:
+        """Fix the prices of the next day by what the filter expects, given all releases so far."""
+        assert isinstance(state.public, FollowedKnowledge)
+        tonight = len(self.listed) - len(self.loads)  # steps of today, whose prices stay
+        for law in state.public.passed(tonight).forecast(DAY):
+            last = self.listed[-1]
+            self.listed.append(public_rate(law.mean, self.scenario.tariff, last))
 
     def _end_day(self) -> None:
         homes, devices = self.homes, sum(len(kind.home) for kind in self.homes.kinds)
@@ -459,7 +475,7 @@ def close_loop(
             if blocks not in policies:
                 policies[blocks] = policy_of(scenario, setting, steps, blocks=blocks)
             policy = policies[blocks]
-            if name in ("estimated", "filtered"):
+            if name in ("estimated", "filtered", "ahead"):
                 policy = replace(policy, publish="estimate", estimator="filter")
             arm.state = init(*scenario.terms, policy)
             arm.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))

@@ -373,6 +373,9 @@ def _whole(readings: ArrayLike) -> NDArray[Any]:
 _IMPUTE = "put the model's public expectation in its place before adding."
 
 
+MOST_PRICES = 2100  # of a list that is published ahead: a week of five minutes
+
+
 @dataclass(frozen=True, slots=True)
 class FeedIn:
     """Rate of the energy that homes feed in: another affine function of the same noisy load.
@@ -409,9 +412,9 @@ class Tariff:
     With a `curve` the cost is its integral, and a price its mean over what the load may be.
 
     Attributes:
-        alpha: Slope of the rate [currency/kWh per kWh], above 0. With a curve left out: the slope
-            from its first vertex to its last.
-        beta: Rate at no load [currency/kWh], above 0. With a curve left out: its first price.
+        alpha: Slope of the rate [currency/kWh per kWh], above 0; left out with a curve, whose it is
+            from the first vertex to the last.
+        beta: Rate at no load [currency/kWh], above 0; left out with a curve: its first price.
         gamma: Fixed cost [currency].
         inelastic: Public load that reacts to nothing [Wh a step], whole.
         floor: Lowest rate [currency/kWh], also below 0; the rate is cut after the noise.
@@ -452,9 +455,8 @@ class Tariff:
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if not (is_real(value) and value > 0):
-                raise ZoneError(
-                    f"tariff {name} is {value}; give a positive number.", fields=(name,)
-                )
+                text = f"tariff {name} is {value}; give a positive number."
+                raise ZoneError(text, fields=(name,))
         if not is_real(self.gamma):
             raise ZoneError(
                 f"tariff gamma is {self.gamma}; give a finite number.", fields=("gamma",)
@@ -540,8 +542,7 @@ def marginal_rate(load: Number, tariff: Tariff) -> Number:
         tariff: The cost's coefficients.
 
     Returns:
-        Alpha, or the mean slope of the curve close to the load, where a jump counts as a steep
-        piece [currency/kWh per kWh]; in the shape of `load`.
+        Alpha, or the mean slope of the curve near the load [currency/kWh per kWh], in its shape.
 
     >>> marginal_rate(2000, Tariff(alpha=1.0, beta=62.5))
     1.0

@@ -25,14 +25,15 @@ from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
     AccountFinding,
     Evidence,
-    LostSteps,
-    RecordedRelease,
-    RecordedWeek,
     Terms,
     from_recording,
 )
 from hushgrid.audit.publishers import Factory
-from hushgrid.curator.account_records import from_rows, leaving_windows
+from hushgrid.curator.account_records import (
+    from_rows,
+    has_other_history,
+    leaving_windows,
+)
 from hushgrid.curator.changes import zone_as_begun
 from hushgrid.curator.promise import (
     outlook_figures,
@@ -49,15 +50,19 @@ from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
-from hushgrid.files.weeks import Steps, in_week, placed, scenario_over, week_of
+from hushgrid.files.weeks import Steps, in_week, placed, scenario_over
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
-from hushgrid.mechanism.release import renumbered
 from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.operate.recorded_weeks import evidence_of
 from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
-from hushgrid.stores.ledger.entries import ReleaseRecord, ResumeRecord, TermsRecord, TransferRecord
+from hushgrid.stores.ledger.entries import (
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
+)
 from hushgrid.stores.ledger.records import Record
-from hushgrid.stores.ledger.rules import HOUSE_DIGITS, AccountRows, WindowRows
+from hushgrid.stores.ledger.rules import AccountRows, WindowRows
 from hushgrid.stores.ledger.state import LedgerState
 
 
@@ -307,21 +312,21 @@ def _left_or_lost(
             if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
-    for gap in ledger.booked:
-        if gap.seq not in records:
+    text = "states a better account of what is booked as lost"
+    for resume in ledger.booked:
+        if resume.seq not in records:
             continue
-        before = _before(ledger, number, gap.seq)
-        windows = account.windows_after_loss(before, gap.first, gap.last)
-        if not _holds(gap.windows, windows):
-            text = "states a better account of what is booked as lost"
-            return AccountFinding(True, gap.seq, text)
+        before = _before(ledger, number, resume.seq)
+        twice = has_other_history(before, before.gaps[-1])
+        windows = account.windows_after_loss(before, resume.first, resume.last, anew=twice)
+        if not _holds(resume.windows, windows):
+            return AccountFinding(True, resume.seq, text)
         if ledger.terms_records[number].interval is not None:
-            rows, until = account.after_loss(before, gap.first, gap.last)
-            booked = [row[0] for row in gap.account or ()]
+            rows, until = account.after_loss(before, resume.first, resume.last, unknown=twice)
+            booked = [row[0] for row in resume.account or ()]
             agree = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
-            if (gap.until or 0) < until or not agree or not _covers(gap.account, rows):
-                text = "states a better account of what is booked as lost"
-                return AccountFinding(True, gap.seq, text)
+            if (resume.until or 0) < until or not agree or not _covers(resume.account, rows):
+                return AccountFinding(True, resume.seq, text)
     return AccountFinding(True)
 
 
@@ -418,7 +423,7 @@ def load_ledger(
     places = {id(record): n for n, record in enumerate(read, 1)}
     known_whole = report.standings if report.first_bad is None else {}
     evidence = tuple(
-        replace(_evidence(name, records, places), ledger=known_whole.get(name))
+        replace(evidence_of(name, records, places), ledger=known_whole.get(name))
         for name, records in by_zone.items()
     )
     return evidence, _chain(report, key is not None, bool(head_zones))
@@ -445,118 +450,6 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
         else (" Without --head a chain written anew as a whole would look the same.")
     )
     return Check("chain", "passed", f"{', '.join(parts)}.{missing}")
-
-
-class _Weeks:
-    """The weeks of a zone's records, which need not be valid."""
-
-    def __init__(self) -> None:
-        self._terms: TermsRecord | None = None
-        self._place = 0
-        self._weeks: list[RecordedWeek] = []
-        self._entries: dict[int, list[RecordedRelease]] = {}  # by the number of their week
-        self._lost: dict[int, set[int]] = {}
-
-    @property
-    def seconds(self) -> int:
-        """Length of a step [s]; 0 before any terms."""
-        return 0 if self._terms is None else self._terms.seconds
-
-    def begin(self, record: Record, place: int) -> None:
-        """Take terms."""
-        self._terms, self._place = TermsRecord.from_record(record), place
-        self._at(self._terms.first)
-
-    def publish(self, record: Record, place: int) -> None:
-        """Take a release; nothing without terms."""
-        if self._terms is not None:
-            release = ReleaseRecord.from_record(record)
-            week = self._at(release.t)
-            entry = _entry(release, place, self._weeks[week].first)
-            self._entries.setdefault(week, []).append(entry)
-
-    def lose(self, first: int, last: int) -> None:
-        """Take steps that may have been published and lost; nothing without terms."""
-        for t in range(first, last + 1) if self._terms is not None else ():
-            week = self._at(t)
-            self._lost.setdefault(week, set()).add(t - self._weeks[week].first + 1)
-
-    def _at(self, t: int) -> int:
-        """The number of the week with a step under the present terms."""
-        assert self._terms is not None
-        for n in range(len(self._weeks) - 1, -1, -1):
-            week = self._weeks[n]
-            if week.place == self._place and week.first <= t < week.first + week.steps:
-                return n
-        terms, seconds = self._terms, self._terms.seconds
-        first = t - (t - terms.first) % terms.turn
-        end = first + terms.turn
-        if terms.time_zone is not None:
-            begins, ends = week_of(t * seconds, seconds, terms.time_zone)
-            first, end = max(begins // seconds, terms.first), ends // seconds
-        text, n = terms.houses, HOUSE_DIGITS
-        names = tuple(text[at : at + n] for at in range(0, len(text), n))
-        week = RecordedWeek(
-            self._place, terms.digest, first, max(end - first, 1), (), terms.roster, seconds,
-            secret=terms.promise["secret"], houses=names,
-        )  # fmt: skip
-        self._weeks.append(week)
-        return len(self._weeks) - 1
-
-    def to_tuple(self) -> tuple[RecordedWeek, ...]:
-        """The weeks in the order of their records and steps."""
-        weeks = [
-            replace(
-                week,
-                entries=tuple(self._entries.get(n, ())),
-                lost=frozenset(self._lost.get(n, ())),
-            )
-            for n, week in enumerate(self._weeks)
-        ]
-        return tuple(sorted(weeks, key=lambda week: (week.place, week.first)))
-
-
-def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
-    """The evidence of a zone's records, whether or not its chain is valid."""
-    weeks, steps = _Weeks(), set[tuple[int, int]]()  # steps with their length [s]
-    mode, repeated = "simulation", None
-    charges: list[tuple[int, float]] = []
-    gaps: list[LostSteps] = []
-    for record in records:
-        body, place = record.body, places[id(record)]
-        try:
-            if record.kind == "genesis":
-                mode = str(body["mode"])
-            elif record.kind == "terms":
-                weeks.begin(record, place)
-            elif record.kind == "release":
-                step = (int(body["t"]), weeks.seconds)
-                if step in steps and repeated is None:
-                    repeated = place
-                elif step not in steps:
-                    weeks.publish(record, place)
-                steps.add(step)
-            elif record.kind == "charge":
-                charges.append((place, float(body["epsilon"])))
-            elif record.kind == "gap" and weeks.seconds:
-                first, last = int(body["first"]), int(body["last"])
-                if gaps and gaps[-1].epsilon is None:  # the open one, extended
-                    gaps.pop()
-                gaps.append(LostSteps(place, first, last, seconds=weeks.seconds))
-                weeks.lose(first, last)
-            elif record.kind == "resume" and gaps:
-                cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
-                gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
-        except (KeyError, TypeError, ValueError, LedgerError):
-            break  # a body with a wrong field, which the check of the chain reports
-    return Evidence(zone, "ledger", weeks.to_tuple(), mode, repeated, tuple(charges), tuple(gaps))
-
-
-def _entry(record: ReleaseRecord, place: int, first: int) -> RecordedRelease:
-    houses = record.counts.get("houses")
-    times = (record.published_at, record.applies_start)
-    release = renumbered(record.release, 1 - first)
-    return RecordedRelease(place, release, record.source, houses, record.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:

@@ -48,7 +48,7 @@ from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.openadr import VtnStore
 from hushgrid.web.http.app import App, make_app, page_routes
-from hushgrid.web.http.common import CountedPublisher, Metrics, ZoneStates
+from hushgrid.web.http.metrics import CountedPublisher, Metrics, ZoneStates
 from hushgrid.web.http.operator import Loads, Operator
 from hushgrid.web.http.server import Server, SwappableApp
 from hushgrid.web.mqtt import MqttReadings
@@ -280,6 +280,7 @@ class Process:
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones, simulated=simulated, unread=True)
         self.history.watch_prices(self._metrics.priced)
+        self.history.watch_lists(self._metrics.listed)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._publishers = [CountedPublisher(publisher, self._metrics) for publisher in publishers]
         self._covariates = CovariateSources(deployment.zones, self._metrics.not_fetched)
@@ -335,7 +336,9 @@ class Process:
             )
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
-            self.history.fill(zone.id, curator.releases)
+            self.history.fill(zone.id, curator.releases, curator.lists)
+            if zone.ahead is not None and curator.lists:
+                self._metrics.listed(zone, curator.lists[-1])
             yield curator
 
     def open(self, now: float, changed: Collection[str] = ()) -> None:

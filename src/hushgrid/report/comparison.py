@@ -50,8 +50,9 @@ RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
     " weighed by how well they foresaw them (docs/proofs/estimate.md); raw: the noisy load, and"
     " where readings are cut the energy that is expected above; next day: the list made at 18:00"
-    " for all steps of the next day. A row without a promise publishes what meters read: it says"
-    " what yesterday's loads are worth, not what may be published."
+    " for all steps of the next day; from exact loads: the same list, had the same filter followed"
+    " the true loads without noise, and the ratio of both errors. A row without a promise publishes"
+    " what meters read: it says what yesterday's loads are worth, not what may be published."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
 _TRUE_LOADS = "none: loads are published as they are"
@@ -170,9 +171,18 @@ def _held(result: Comparison, name: str) -> dict[str, Any]:
 
 
 def _ahead(result: Comparison, name: str) -> dict[str, Any]:
-    """Error of the list for the next day; nothing where days are apart."""
-    summary = result.ahead(name)
-    return {} if summary is None else {AHEAD: {"rmsre": _summary(summary)}}
+    """Errors of lists for the next day, also from exact loads; nothing where days are apart."""
+    summary, exact, ratio = _lists(result, name)
+    if summary is None:
+        return {}
+    out: dict[str, Any] = {"rmsre": _summary(summary)}
+    if exact is not None and ratio is not None:
+        out |= {"exact": {"rmsre": _summary(exact)}, "ratio": _summary(ratio)}
+    return {AHEAD: out}
+
+
+def _lists(result: Comparison, name: str) -> tuple[Summary | None, ...]:
+    return result.ahead(name), result.ahead_exact(name), result.ahead_ratio(name)
 
 
 def recorded_table(result: Comparison) -> str:
@@ -193,22 +203,24 @@ def recorded_table(result: Comparison) -> str:
     without = [name for name in unread if name in (*result.names, *means)]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
     heads = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
-    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "next day, %", *heads)]
+    lists = ("next day, %", "from exact loads, %", "ratio")
+    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", *lists, *heads)]
 
-    def listed(name: str) -> str:
-        summary = result.ahead(name)
-        return _percent(summary) if summary else "-"
+    def listed(name: str) -> tuple[str, ...]:
+        errors, ratio = _lists(result, name)[:2], result.ahead_ratio(name)
+        cells = (_percent(summary) if summary else "-" for summary in errors)
+        return (*cells, with_range(ratio, ".3f") if ratio else "-")
 
     for name in order:
         shares = [result.coverage(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
         cells = (_percent(x, ".1%") if x else "-" for x in shares)
-        rows.append((labels[name], *errors, listed(name), *cells))
+        rows.append((labels[name], *errors, *listed(name), *cells))
     true = (ROLLING_MEAN_NOISY, ROLLING_MEAN, YESTERDAY)
     for name in (*without, *(n for n in true if n in means)):
         label = labels[name] + (" (no reading)" if name in without else "")
         error = _percent(result.summary(name, "estimated", "rmsre"))
-        rows.append((label, error, "-", listed(name), "-", "-", "-"))
+        rows.append((label, error, "-", *listed(name), "-", "-", "-"))
     return table(rows)
 
 

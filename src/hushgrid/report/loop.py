@@ -35,6 +35,7 @@ _LABELS = {
 _COLORS = {
     "exact": "#333333", "raw": "#c4622d", "estimated": "#2b8fbd", "blocks": "#d9a441",
     "flat": "#999999", "tou": "#6a9a3b", "filtered": "#7a5aa6",
+    "ahead": "#b2387a",
 }  # fmt: skip
 
 
@@ -78,6 +79,10 @@ def loop_json(loop: Loop) -> dict[str, Any]:
             for effect, (price, base) in EFFECTS.items()
             if {price, base} <= set(loop.figures)
         },
+        "ahead_against": {
+            base: {figure: _numbers(loop.against("ahead", figure, base)) for figure in FIGURES}
+            for base in _beside_ahead(loop)
+        },
         "gain": finite_or_none(loop.gain.mean),
         "gain_ci95": [finite_or_none(end) for end in loop.gain.ci95],
         "noise": {name: float(values.mean()) for name, values in loop.noise.items()},
@@ -94,6 +99,14 @@ EFFECTS = {  # what an estimate does to the loop, in two parts that add up
     "smoothing": ("filtered", "exact"),
     "noise": ("estimated", "filtered"),
 }
+_NOT_LISTED = ("estimated", "flat", "tou")  # prices that a list of the next day stands against
+
+
+def _beside_ahead(loop: Loop) -> list[str]:
+    """The prices that the list of the next day is compared with, beside the exact one."""
+    return [name for name in _NOT_LISTED if {name, "ahead"} <= set(loop.figures)]
+
+
 _COMPARED = ("peak", "ramp", "switches", "generation")  # the figures of a comparison
 
 
@@ -136,7 +149,7 @@ def loop_prose(loop: Loop) -> str:
         f"- {loop.houses} homes over {s.days} days in {_worlds(loop)};"
         f" {s.flexible.automation:.0%} react by themselves (rule {s.flexible.rule}), people with"
         f" an elasticity of {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1}"
-        " steps before.",
+        f" steps before{_LISTED if 'ahead' in loop.figures else ''}.",
     ]
     if not math.isnan(gain.mean):
         limit = (1 + s.smooth) / (1 - s.smooth)
@@ -152,6 +165,8 @@ def loop_prose(loop: Loop) -> str:
     for effect, (price, base) in EFFECTS.items():
         if {price, base} <= set(loop.figures):
             lines.append(f"- {effect}, {price} against {base}: {_difference(loop, price, base)}.")
+    for base in _beside_ahead(loop):
+        lines.append(f"- ahead against {base}: {_difference(loop, 'ahead', base)}.")
     if loop.noise:
         lines.append(_PROMISE)
         bounds = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
@@ -165,6 +180,7 @@ def loop_prose(loop: Loop) -> str:
     return "\n".join(lines)
 
 
+_LISTED = ", under ahead that of the list made at 18:00 of the day before"
 _PROMISE = (
     "- The interval promise assumes that readings of different blocks of steps are linked through"
     " occupancy alone, and that occupancy does not react to prices. Devices with memory violate"

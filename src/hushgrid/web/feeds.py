@@ -8,14 +8,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, get_args
 
 from hushgrid.curator.clock import utc
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Charges
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import ListSource, ReleaseRecord
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
@@ -74,11 +74,13 @@ class PriceRange(NamedTuple):
             limit leaves out the oldest.
         until: Prices start before it [UTC s]; None: the end of the forecast.
         limit: The most prices of an answer.
+        options: What the feed's shape reads besides the prices; what an answer depends on.
     """
 
     since: int | None = None
     until: int | None = None
     limit: int = LIMIT
+    options: tuple[str, ...] = ()
 
 
 USUAL = PriceRange()
@@ -123,6 +125,10 @@ class Series(NamedTuple):
         entries: The prices.
         following: Where the rest begins that the limit left out [UTC s].
         digits: Digits after the point of a price; None: all.
+        published_at: When the newest of its published prices was [UTC s]; None without any.
+        time_zone: IANA name of the zone's time of day.
+        charges: Grid fees and taxes, which the totals have.
+        options: Those of the request.
     """
 
     zone: str
@@ -133,6 +139,25 @@ class Series(NamedTuple):
     entries: tuple[PriceEntry, ...]
     following: int | None
     digits: int | None = None
+    published_at: int | None = None
+    time_zone: str = "UTC"
+    charges: Charges = Charges()
+    options: tuple[str, ...] = ()
+
+    def parts(self, entry: PriceEntry) -> tuple[float, float]:
+        """A total's parts: energy and charges, each with its share of the taxes.
+
+        Args:
+            entry: The price.
+
+        Returns:
+            Both [currency/kWh].
+        """
+        if self.charges == Charges():
+            return entry.total, 0.0
+        digits = 9 if self.digits is None else self.digits
+        grid = round(self.charges.total(0.0, entry.start, self.time_zone), digits)
+        return round(entry.total - grid, digits) + 0.0, grid  # never -0.0
 
 
 def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
@@ -210,7 +235,12 @@ def series(
     ]
     part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
     entries = [
-        entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
+        entry(
+            release.applies_start,
+            release.release,
+            release.source,
+            ranges.get(release.t) if release.source not in get_args(ListSource) else None,
+        )
         for release in applying[part]
     ]
     entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]
@@ -229,6 +259,10 @@ def series(
         tuple(within[first:last]),
         within[last].start if len(within) > last else None,
         zone.digits,
+        max((release.published_at for release in applying), default=None),
+        zone.time_zone,
+        zone.charges,
+        span.options,
     )
 
 
@@ -464,6 +498,24 @@ def object_id(zone: str) -> str:
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
 
+class PriceQuery(Protocol):
+    """Parameters of a feed's requests: a Pydantic model whose fields are their names."""
+
+    def resolve(self, zones: Mapping[str, ZoneService]) -> tuple[str, PriceRange]:
+        """What is asked for.
+
+        Args:
+            zones: The zones by id.
+
+        Returns:
+            Id of a zone, and its prices.
+
+        Raises:
+            ParameterError: Of `hushgrid.web.http.common`, if a parameter cannot be used.
+        """
+        ...
+
+
 class Feed(NamedTuple):
     """One path of the price feeds, found by the entry points `hushgrid.feeds`.
 
@@ -474,6 +526,7 @@ class Feed(NamedTuple):
         summary: One sentence for the description of the service.
         model: Pydantic model of the body, or None.
         ranges: Whether the body has the intervals of published prices too.
+        query: Class of its `PriceQuery`; None: zone, from, to and limit.
     """
 
     path: str
@@ -482,3 +535,4 @@ class Feed(NamedTuple):
     summary: str
     model: Any = None
     ranges: bool = False
+    query: type[PriceQuery] | None = None

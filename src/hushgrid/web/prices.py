@@ -13,222 +13,29 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
-from hushgrid.belief.estimate import LoadMixture, intervals
-from hushgrid.belief.expected_rate import expected_rates
-from hushgrid.belief.followed import informed
-from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
 from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.publishers import PresentPrices, price
-from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import ZoneService
-from hushgrid.model.zone import feed_in_rate, smoothed_rate
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.ledger.releases import Releases
 from hushgrid.web.feeds import (
-    DAY,
     USUAL,
     Feed,
     Guess,
     PriceRange,
-    Range,
     bounds,
     encoded,
     fallback,
     series,
 )
-
-# ---- the forecast
-
-RANGED = 1000  # intervals back from the newest whose releases have a range
-
-
-class ForecastPrices(NamedTuple):
-    """Expected prices, and ranges of published ones.
-
-    Attributes:
-        guesses: Expected prices after the newest release, in order.
-        ranges: Where the optimal rate lies, by the step of a release.
-        between: What was expected for earlier intervals that no release was for.
-    """
-
-    guesses: tuple[Guess, ...] = ()
-    ranges: Mapping[int, Range] = {}
-    between: tuple[Guess, ...] = ()
-
-    def at(self, start: int) -> Guess | None:
-        """The expected price of the interval at `start` [UTC s]."""
-        return next((guess for guess in self.between + self.guesses if guess.start == start), None)
-
-
-NOTHING = ForecastPrices()
-
-
-class Forecaster:
-    """Public knowledge of one zone, updated with each release. Safe for threads.
-
-    Args:
-        zone: The zone.
-    """
-
-    def __init__(self, zone: ZoneService) -> None:
-        self._zone, self._first = zone, zone.begins // zone.seconds
-        self._mutex = threading.Lock()
-        self._public = PublicReplay(zone)
-        # before the week's first release: the number of earlier ones, the start that was reached
-        self._waiting: tuple[int, int, PublicReplay] | None = None
-        self._last: ReleaseRecord | None = None
-        self._ranges: dict[int, Range] = {}
-        # of intervals that no release was for, by the step of the release that came after them
-        self._between: dict[int, list[Guess]] = {}
-        self.forecast = NOTHING  # the last whole one that was made
-        self._newest: ReleaseRecord | None = None  # and its newest release
-        # from the interval that a release is of to the one that its price is for
-        self._lag = 2 + zone.grace // zone.seconds
-        self._steps = min(DAY // zone.seconds, max(24 * zone.seconds, 96))
-
-    def after(
-        self, releases: Sequence[ReleaseRecord], start: int = 0, until: int | None = None
-    ) -> ForecastPrices:
-        """Expected prices after the newest of these releases; all there are, in order.
-
-        Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
-        intervals there are fewer: none is newer before its forecast is made. Before the first
-        release of a week they begin at `start` [UTC s]. An interval that no release was
-        for keeps what was expected after the last one before it.
-
-        Args:
-            releases: The releases.
-            start: See above.
-            until: Where the expected prices end [UTC s]; None: as above.
-        """
-        newest = releases[-1] if releases else None
-        in_epoch = newest is not None and newest.start >= self._zone.begins
-        with self._mutex:
-            if newest is None or not in_epoch:
-                forecast = self._first_forecast(releases, start, until)
-            elif until is None and self._newest is newest:
-                return self.forecast
-            else:
-                self._take(releases, newest)
-                steps = self._number(newest.applies_start + self._zone.seconds, until)
-                coming = self._guesses(self._public, newest, steps)
-                between = tuple(chain.from_iterable(self._between.values()))
-                forecast = ForecastPrices(tuple(coming), dict(self._ranges), between)
-            if until is None:
-                self.forecast, self._newest = forecast, newest
-            return forecast
-
-    def _number(self, start: int, until: int | None) -> int:
-        """How many steps there are from an instant to another, a day at most."""
-        steps = self._steps if until is None else (until - start) // self._zone.seconds
-        return min(max(steps, 0), self._steps)
-
-    def _first_forecast(
-        self, releases: Sequence[ReleaseRecord], start: int, until: int | None
-    ) -> ForecastPrices:
-        """Expected prices from `start` on, before the week's first release."""
-        number, last_start, public = self._waiting or (-1, 0, None)
-        if public is None or number != len(releases) or start < last_start:
-            public = PublicReplay(self._zone, releases)
-        self._waiting = len(releases), start, public
-        steps = self._number(start, until)
-        until = start + steps * self._zone.seconds
-        return ForecastPrices(tuple(self._before(public, releases, start, until)))
-
-    def _take(self, releases: Sequence[ReleaseRecord], newest: ReleaseRecord) -> None:
-        """Take the releases that are new."""
-        if self._last is not None and self._last.start >= newest.start:
-            return
-        since = self._zone.begins if self._last is None else self._last.start + 1
-        new = _since(releases, since)
-        if self._last is None:
-            earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
-            self._public = PublicReplay(self._zone, earlier)
-            public = PublicReplay(self._zone, earlier)
-            first = self._before(public, earlier, new[0].start, until)
-            self._between, self._waiting = {new[0].t: first}, None
-        for release in new:
-            self._fold(release, since=newest.t - RANGED)
-        for table in (self._ranges, self._between):
-            for t in [t for t in table if t <= newest.t - RANGED]:
-                del table[t]
-
-    def _fold(self, release: ReleaseRecord, since: int) -> None:
-        """Take a release of the present week, with its range where it is later than `since`."""
-        last, seconds = self._last, self._zone.seconds
-        if last is not None and release.t > since:
-            between = (release.applies_start - last.applies_start) // seconds - 1
-            if between > 0:
-                self._between[release.t] = self._guesses(
-                    self._public, last, min(between, self._steps)
-                )
-        self._public.reach(release.t)
-        if release.t > since and release.source != "fallback":
-            self._ranges[release.t] = self._range(release)
-        self._public.take(release)
-        self._last = release
-
-    def _before(
-        self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
-    ) -> list[Guess]:
-        """Expected prices of start..until [UTC s], before the week's first release."""
-        seconds = self._zone.seconds
-        if earlier:  # whose intervals may have had another length
-            start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
-        public.reach(start // seconds - self._lag)
-        return self._expected(public, start, min((until - start) // seconds, self._steps))
-
-    def _range(self, release: ReleaseRecord) -> Range:
-        """Where the optimal rate lies, given what was public when the release was published."""
-        public, rates = informed(self._public.knowledge, release.covariates), self._public.rates
-        if release.source != "readings" or release.load_hat is None:
-            loads = public.predicted(rates).interval(LEVEL)
-        elif self._zone.policy.publish == "raw" and self._zone.scenario.tariff.curve is None:
-            loads = noise_interval(public, release.load_hat, release.scale, rates)
-        else:
-            loads = posterior_interval(public, release.load_hat, release.scale, rates)
-        return Range(*rate_range(loads, self._zone.scenario.tariff))
-
-    def _guesses(self, public: PublicReplay, newest: ReleaseRecord, steps: int) -> list[Guess]:
-        """Expected prices after a release; each has its delay."""
-        start, seconds = newest.applies_start + self._zone.seconds, self._zone.seconds
-        if newest.source != "fallback":
-            return self._expected(public, start, steps)
-        return [fallback(self._zone, start + i * seconds) for i in range(steps)]
-
-    def _expected(self, replay: PublicReplay, start: int, steps: int) -> list[Guess]:
-        """The rate of the expected load at each of some steps, smoothed as releases are."""
-        public, tariff, laws = replay.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
-        for _ in range(steps):
-            laws.append(public.predicted(replay.rates))
-            public = public.passed()
-        means = [float((law.weights * law.mean).sum()) for law in laws]
-        ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
-        starts, guesses = count(start, self._zone.seconds), list[Guess]()
-        rates = expected_rates(laws, tariff)
-        last = replay.rates[-1] if replay.rates else None
-        for at, mean, rate, within in zip(starts, means, rates, ranges, strict=False):
-            last = smoothed_rate(rate, tariff, last)
-            guesses.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
-        return guesses
-
-
-def _since(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
-    """Releases of intervals that start at `since` [UTC s] or later; searched from the end."""
-    tail: list[ReleaseRecord] = []
-    for release in reversed(releases):
-        if release.start < since:
-            break
-        tail.append(release)
-    return tail[::-1]
-
+from hushgrid.web.forecast import NOTHING, Forecaster, ForecastPrices
 
 # ---- releases that can be requested
 
@@ -237,13 +44,14 @@ log = logging.getLogger("hushgrid.history")
 KEPT = 100_000  # releases of a zone: more than two years of quarter hours
 
 ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
+ListWatcher = Callable[[ZoneService, PricesRecord], None]
 PriceWatcher = Callable[[ZoneService, dict[str, Any]], None]
 PATIENCE = 0.5  # [s] for a forecast that is being made; then an answer has what is known
 LOOP_PATIENCE = 0.0  # [s] the same, of the loop: it has ticks to do and comes again
 
 
 class History:
-    """Releases of each zone in order of time; a publisher that notifies subscribers.
+    """Releases and lists of prices of each zone in order of time; it notifies subscribers.
 
     The loop writes, any thread reads. A release is added when it is durable, and never changes.
 
@@ -269,24 +77,30 @@ class History:
         self._making: dict[
             tuple[str, bool], tuple[tuple[int, int, int | None], Future[ForecastPrices]]
         ] = {}
-        self._present: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
+        self._present: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {}
         self._releases = {zone: Releases() for zone in self.zones}
+        self._lists: dict[str, list[PricesRecord]] = {zone: [] for zone in self.zones}
         self._watchers: list[ReleaseWatcher] = []
+        self._list_watchers: list[ListWatcher] = []
         self._price_watchers: list[PriceWatcher] = []
         self._prices: dict[str, dict[str, Any]] = {}
         # start of the last interval of each zone that was made here [UTC s]
         self._mutex = threading.Lock()
 
-    def fill(self, zone: str, releases: Sequence[ReleaseRecord]) -> None:
-        """Set the releases of a zone from its ledger; subscribers are not notified.
+    def fill(
+        self, zone: str, releases: Sequence[ReleaseRecord], lists: Iterable[PricesRecord] = ()
+    ) -> None:
+        """Set the releases and lists of a zone from its ledger; subscribers are not notified.
 
         Args:
             zone: The zone's id.
             releases: Its releases.
+            lists: Its lists of prices.
         """
         with self._mutex:
             self.unread.discard(zone)
             self._releases[zone] = Releases(releases[-KEPT:])
+            self._lists[zone] = list(lists)
 
     def renew(self, zone: ZoneService) -> None:
         """Go on with a zone over another week.
@@ -316,6 +130,26 @@ class History:
 
         return end
 
+    def watch_lists(self, watcher: ListWatcher) -> Callable[[], None]:
+        """Call `watcher` with every new list of prices; it must not block.
+
+        Args:
+            watcher: The subscriber.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        with self._mutex:
+            self._list_watchers = [*self._list_watchers, watcher]
+
+        def end() -> None:
+            with self._mutex:
+                self._list_watchers = [
+                    listener for listener in self._list_watchers if listener != watcher
+                ]
+
+        return end
+
     def watch_prices(self, watcher: PriceWatcher) -> None:
         """Call `watcher` with what /v1/price says whenever it changes; it must not block."""
         self._price_watchers.append(watcher)
@@ -338,19 +172,66 @@ class History:
             watchers = list(self._watchers)
         _notify(watchers, zone, release)
 
+    def publish_list(self, zone: ZoneService, record: PricesRecord) -> None:
+        """Append a list of prices and notify subscribers. Does nothing if it is stored."""
+        with self._mutex:
+            lists = self._lists[zone.id]
+            if lists and lists[-1].first >= record.first:
+                return
+            self._lists[zone.id] = [*lists, record]
+            watchers = self._list_watchers
+        _notify(watchers, zone, record)
+
+    def list_at(self, zone: str, start: int) -> PricesRecord | None:
+        """The list that has the price of the interval at `start` [UTC s]; None: there is none."""
+        lists = self._lists[zone]
+        record = lists[bisect.bisect_right(lists, start, key=lambda record: record.first) - 1 :][:1]
+        return record[0] if record and record[0].first <= start < record[0].ends else None
+
+    def lists(self, zone: str) -> Sequence[PricesRecord]:
+        """All lists of prices, in order."""
+        return self._lists[zone]
+
     def newest(self, zone: str) -> ReleaseRecord | None:
         """The last release; None before the first."""
         releases = self._releases[zone]
         return releases[-1] if releases else None
 
-    def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
-        """Releases that apply from an instant of since..until on [UTC s, until not in]."""
+    def head(self, zone: str) -> str:
+        """Digest of the newest release's or list's record; empty before any."""
+        records = [*self._lists[zone][-1:], *self._releases[zone][-1:]]
+        return max(records, key=lambda record: record.seq).head if records else ""
+
+    def between(
+        self, zone: str, since: int, until: int, newest: ReleaseRecord | None = None
+    ) -> list[ReleaseRecord]:
+        """Prices that apply from an instant of since..until on [UTC s, until not in].
+
+        The price of an interval is that of a list, and of a release where no list has it.
+
+        Args:
+            zone: The zone's id.
+            since: See above.
+            until: See above.
+            newest: The last release to look at; None: there may be later ones.
+
+        Returns:
+            Releases, and listed prices as such, in order.
+        """
         releases = self._releases[zone]
         low, high = (
             bisect.bisect_left(releases, at, key=lambda release: release.applies_start)
             for at in (since, until)
         )
-        return list(releases[low:high])
+        span = list(releases[low:high])
+        while span and newest and span[-1].start > newest.start:  # published since
+            span.pop()
+        lists = [x for x in self._lists[zone] if x.first < until and x.ends > since]
+        if not lists:
+            return span
+        span = [release for release in span if self.list_at(zone, release.applies_start) is None]
+        span += chain.from_iterable(record.prices(since, until) for record in lists)
+        return sorted(span, key=lambda price: price.applies_start)
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t; None where it is not kept."""
@@ -361,7 +242,7 @@ class History:
         return list(self._releases[zone][-number:]) if number > 0 else []
 
     def applying(self, zone: str, start: int) -> ReleaseRecord | None:
-        """The release whose price is for the interval at `start` [UTC s]."""
+        """The release or listed price that is for the interval at `start` [UTC s]."""
         releases = self.between(zone, start, start + 1)
         return releases[-1] if releases else None
 
@@ -433,7 +314,7 @@ class History:
         if zone in self.unread:
             return None
         zone_service = self.zones[zone]
-        key = (self._last(zone), interval(zone_service, now))
+        key = (self._last(zone), interval(zone_service, now), len(self._lists[zone]))
         fields_key, fields = self._present.get(zone, (None, None))
         if fields is not None and fields_key == key:
             return fields
@@ -459,26 +340,42 @@ class History:
             else PresentPrices(fields, partial(self.ahead, zone, now, LOOP_PATIENCE))
         )
 
-    def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
-        """Expected prices from an instant [UTC s] on, as consumers read them.
+    def ahead(
+        self, zone: str, now: float, patience: float, *, listed: bool = True
+    ) -> list[dict[str, Any]] | None:
+        """Listed and expected prices from an instant [UTC s] on, as consumers read them.
 
         Args:
             zone: The zone's id.
             now: [UTC s]
-            patience: How long to wait for them [s].
+            patience: How long to wait for expected prices [s].
+            listed: Whether prices of a list are among them; else expected ones alone.
 
         Returns:
-            `start`, `end`, `price` and `total` of each; None where they are not ready.
+            `start`, `end`, `price` and `total` of each, in order; None where they are not ready.
         """
         forecast, ready = self.expected(zone, now, patience)
-        start, seconds = interval(self.zones[zone], now), self.zones[zone].seconds
-        prices = [
-            {"start": utc(guess.start), "end": utc(guess.start + seconds)}
-            | self.zones[zone].amounts(guess.rate, guess.start, guess.feed_in)
+        if not ready:
+            return None
+        zone_service = self.zones[zone]
+        start, seconds = interval(zone_service, now), zone_service.seconds
+        prices: list[tuple[int, int, float, float | None]] = [
+            (guess.start, seconds, guess.rate, guess.feed_in)
             for guess in forecast.guesses
-            if guess.start >= start
+            if guess.start >= start and self.list_at(zone, guess.start) is None
         ]
-        return prices if ready else None
+        if listed:
+            records = [record for record in self._lists[zone] if record.ends > start]
+            prices += [
+                (price.applies_start, record.seconds, price.rate, price.feed_in)
+                for record in records
+                for price in record.prices(start)
+            ]
+        return [
+            {"start": utc(begin), "end": utc(begin + length)}
+            | zone_service.amounts(rate, begin, feed_in)
+            for begin, length, rate, feed_in in sorted(prices)
+        ]
 
     def _last(self, zone: str) -> int:
         """The interval of the last release [UTC s]."""
@@ -591,9 +488,8 @@ class Pages:
 
     def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
         """A page that is in the cache."""
-        newest = self._history.newest(zone)
         head, pages = self._pages.get(zone, ("", None))
-        if pages is None or head != ("" if newest is None else newest.head):
+        if pages is None or head != self._history.head(zone):
             return None
         page = pages.get((path, span))
         return None if page is None or page.ends <= self._clock.now() else page
@@ -614,27 +510,25 @@ class Pages:
         """
         patience, page = PATIENCE if patience is None else patience, None
         for _ in range(2):
-            newest, ready = self._history.newest(zone), self.ready(path, zone, span)
+            newest, head = self._history.newest(zone), self._history.head(zone)
+            ready = self.ready(path, zone, span)
             if ready is not None:
                 return ready
             zone_service, now = self._history.zones[zone], self._clock.now()
             body, fresh = self._body(self.feeds[path], zone_service, newest, span, now, patience)
             if body is None:
                 return None
-            in_epoch, start, head = self._history.has_release(zone), interval(zone_service, now), ""
+            in_epoch, start = self._history.has_release(zone), interval(zone_service, now)
             border = (
                 math.inf if in_epoch and self.feeds[path].shape else start + zone_service.seconds
             )
             due = border
             if newest is not None:
-                head, due = (
-                    newest.head,
-                    newest.start + 2 * zone_service.seconds + zone_service.grace,
-                )
+                due = newest.start + 2 * zone_service.seconds + zone_service.grace
             etag = f'"{FORM}{_presentation(zone_service)}-{head[:40]}'
             etag += '"' if border == math.inf else f'-{start}"'
             page = Page(body, self.feeds[path].media, etag, due, border)
-            if fresh and self._history.newest(zone) is newest:
+            if fresh and self._history.head(zone) == head:
                 self._keep(zone, head, (path, span), page)
                 return page
             page = replace(page, due=now)
@@ -659,12 +553,15 @@ class Pages:
             present = self._history.in_force(zone.id, now, patience)
             return None if present is None else encoded(present), True
         since, until = bounds(newest, span)
-        releases = self._history.between(zone.id, since, until)
-        while releases and newest and releases[-1].start > newest.start:  # published since
-            releases.pop()
+        releases = self._history.between(zone.id, since, until, newest)
         forecast, fresh = self._history.expected(zone.id, now, patience)
         last = newest.applies_start if newest else 0
-        guesses = [*forecast.between, *(guess for guess in forecast.guesses if guess.start > last)]
+        later = (guess for guess in forecast.guesses if guess.start > last)
+        guesses = [
+            guess
+            for guess in (*forecast.between, *later)
+            if self._history.list_at(zone.id, guess.start) is None
+        ]
         answer = series(
             zone,
             newest,

@@ -24,13 +24,14 @@ from hushgrid.stores.clients import KINDS
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.feeds import USUAL, Feed, PriceRange
+from hushgrid.web.forecast import Forecaster
 from hushgrid.web.http import common, readings
 from hushgrid.web.http import prices as feeds_module
 from hushgrid.web.http.common import Heavy
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.http.server import Server
 from hushgrid.web.openadr import webhooks
-from hushgrid.web.prices import Forecaster, History, Pages
+from hushgrid.web.prices import History, Pages
 from tests.web.brokers import until
 from tests.web.http.faces import Still
 from tests.web.openadr.callbacks import NOTE, Sending, callback, certificate, names

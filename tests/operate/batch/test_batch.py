@@ -20,7 +20,7 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import BatchError, LedgerError
 from hushgrid.files.deployment import Deployment
-from hushgrid.files.zone_file import PublicSeries
+from hushgrid.files.zone_file import PricesAhead, PublicSeries
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.batch._expression import LEAST, roster_of
 from hushgrid.operate.batch.engines import Engine, engine_at, open_engine, open_readings
@@ -259,7 +259,7 @@ def test_a_home_is_clamped_by_the_sum_of_its_meters(tmp_path: Path, duckdb: Engi
 @pytest.mark.parametrize(
     "kind",
     [
-        *("plain", "clamp", "estimate", "export", "registers", "meters", "both ends"),
+        *("plain", "clamp", "estimate", "export", "registers", "meters", "both ends", "ahead"),
     ],
 )
 @pytest.mark.sampled
@@ -274,6 +274,7 @@ def test_batch_and_running_curator_keep_the_same_records(
         "registers": two_registers(service(9, export=400)),
         "meters": several_meters(service(9, export=400)),
         "both ends": service(9, export=40, policy=Policy(0.5, horizon=500, clamp=((25, 190),))),
+        "ahead": mixed(ahead=PricesAhead(1, (BEGINS + 3600) % 86_400 // 60 * 60)),
     }[kind]
     rows = rows_of(zone, 8)
     write(tmp_path / "rows" / "a.parquet", rows)
@@ -288,6 +289,7 @@ def test_batch_and_running_curator_keep_the_same_records(
     assert made.intervals == 8
     assert lines(one, zone.id) == lines(two, zone.id)  # digests and signatures too
     assert {body["source"] for body in bodies(one, zone.id)} == {"readings"}
+    assert ('"kind":"prices"' in "".join(lines(one, zone.id))) == (kind == "ahead")
 
 
 def test_batch_reads_the_files_of_covariates(tmp_path: Path, duckdb: Engine) -> None:

@@ -21,7 +21,7 @@ from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.prices import History
 from tests.curator.worlds import START, TOKEN, MemoryMeters, service
 

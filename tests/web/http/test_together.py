@@ -14,7 +14,7 @@ from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.settings import Http
 from hushgrid.stores.meters.columns import Counts
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from tests.curator.worlds import START, MemoryMeters, service, unavailable
 from tests.web.http.faces import AUTH, DIGEST, NDJSON, as_json, as_ndjson
 

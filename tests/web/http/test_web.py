@@ -21,7 +21,7 @@ from hushgrid.errors import ConfigError, ServiceError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.settings import Http
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import CountedPublisher
+from hushgrid.web.http.metrics import CountedPublisher
 from hushgrid.web.http.server import Server
 from tests.curator.setups import example
 from tests.curator.worlds import START, TOKEN, unavailable

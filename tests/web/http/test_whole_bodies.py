@@ -23,7 +23,7 @@ from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.stores.clients import Client, ClientStore, Senders
 from hushgrid.web.http import readings
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from tests.curator.worlds import START, MemoryMeters, service
 from tests.web.http.faces import AUTH as ONE_TOKEN
 from tests.web.http.faces import Face, as_parquet, refused

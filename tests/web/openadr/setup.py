@@ -20,7 +20,7 @@ from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.openadr import VtnStore
 from hushgrid.web.http.app import make_app
-from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.openadr.app import BASE, Vtn, mount_vtn
 from hushgrid.web.prices import History

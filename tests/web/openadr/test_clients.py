@@ -27,7 +27,7 @@ from toadr3.models.reportdata import ReportData
 from hushgrid.files.settings import Mqtt
 from hushgrid.stores.clients import KINDS
 from hushgrid.web.openadr.app import MqttEvents
-from hushgrid.web.openadr.objects import event_of
+from hushgrid.web.openadr.events import event_of
 from tests.web.brokers import Broker, until
 from tests.web.openadr.hooks import hooks
 from tests.web.openadr.judge import STANDARD, check_as, standard

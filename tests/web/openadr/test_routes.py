@@ -14,7 +14,7 @@ from hushgrid.curator.clock import utc
 from hushgrid.stores.clients import SCOPES
 from hushgrid.stores.openadr import StoredObject, to_text
 from hushgrid.web.http.middleware import REPORT
-from hushgrid.web.openadr.objects import event_id, event_of
+from hushgrid.web.openadr.events import event_id, event_of
 from tests.web.openadr.judge import Operation, check_as, operations, standard
 from tests.web.openadr.setup import (
     FIRST,

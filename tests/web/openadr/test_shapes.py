@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import ServiceError
 from hushgrid.stores.openadr import to_text
-from hushgrid.web.openadr.objects import (
-    PublicObjects,
+from hushgrid.web.openadr.events import (
     duration,
     event_id,
     event_of,
@@ -24,8 +23,9 @@ from hushgrid.web.openadr.objects import (
     parse_event_id,
     program_id,
     program_of,
-    topics,  # fmt: skip
+    topics,
 )
+from hushgrid.web.openadr.objects import PublicObjects
 from hushgrid.web.prices import History
 from tests.curator.worlds import START, service
 from tests.web.openadr.judge import check_as, standard

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.web.openadr import webhooks as module
-from hushgrid.web.openadr.objects import event_of
+from hushgrid.web.openadr.events import event_of
 from hushgrid.web.openadr.webhooks import (
     Callback,
     ForbiddenTargetError,

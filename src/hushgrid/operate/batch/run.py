@@ -361,7 +361,9 @@ def _ticks(
             return
         simulated = job.deployment.mode == "simulation"
         # a simulation publishes at the time of the service: equal readings give equal records
-        curator.tick(curator.next_due() if simulated else clock.now())
+        due = float(curator.next_due())
+        curator.list_prices(due - curator.service.grace if simulated else clock.now())
+        curator.tick(due if simulated else clock.now())
         yield sums
 
 

@@ -20,6 +20,7 @@ from hushgrid.stores.ledger.entries import (
     GenesisRecord,
     LedgerEntry,
     OpenedRecord,
+    PricesRecord,
     ReleaseRecord,
     ResumeRecord,
     TermsRecord,
@@ -55,6 +56,7 @@ class ChainPosition:
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
         closed: The record by which the ledger was closed; None while it is open.
+        listed: End of the last interval of a list of prices [UTC s]; 0 before any.
     """
 
     zone: str
@@ -70,6 +72,7 @@ class ChainPosition:
     gap: GapRecord | None = None  # open: no release from readings until it is booked
     opened: int = 0
     closed: ClosedRecord | None = None
+    listed: int = 0
 
 
 def follow(
@@ -210,15 +213,16 @@ _COSTS = ("put_back", "scale", "epsilon", "epsilon_any")
 _CLOSE = 1e-9  # figures that went through a division elsewhere
 
 
-def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:
+def _check_marks(place: ChainPosition, entry: ReleaseRecord | PricesRecord) -> None:
     if entry.zone != place.zone:
         raise LedgerError(
-            f"release is of zone {entry.zone!r} in the ledger of {place.zone!r};"
+            f"{entry.kind} is of zone {entry.zone!r} in the ledger of {place.zone!r};"
             " each zone has a chain of its own."
         )
     if entry.simulated != (place.mode == "simulation"):
+        subject = f"step {entry.t}" if isinstance(entry, ReleaseRecord) else "a list of prices"
         raise LedgerError(
-            f"step {entry.t} has simulated = {entry.simulated} in a {place.mode} ledger;"
+            f"{subject} has simulated = {entry.simulated} in a {place.mode} ledger;"
             " simulated noise goes into a simulation ledger alone, which marks every release."
         )
 
@@ -300,6 +304,44 @@ def _check_window_loss(terms: TermsRecord, entry: ReleaseRecord, windows: Window
             f" {entry.epsilon_any:.6g}, but a reach of {terms.reach:g} Wh at scale"
             f" {entry.scale:.6g} Wh loses {terms.reach / entry.scale:.6g}; its account was changed."
         )
+
+
+def _prices(place: ChainPosition, entry: PricesRecord) -> ChainPosition:
+    _check_marks(place, entry)
+    terms = place.terms
+    if terms is None or terms.ahead is None:
+        raise LedgerError(
+            f"zone {place.zone!r} has a list of prices under terms without prices ahead; record"
+            " terms with [prices] first."
+        )
+    if (entry.digest is None) != (entry.source == "fallback"):
+        raise LedgerError(
+            f"a list of prices from {entry.first} on is of source {entry.source} with digest"
+            f" {entry.digest}; a fallback names no terms, and any other list does."
+        )
+    if entry.digest not in (None, terms.digest):
+        raise LedgerError(
+            f"a list of prices from {entry.first} on has digest {str(entry.digest)[:12]} but the"
+            f" terms {terms.digest[:12]}; record new terms when zone, models or policy change."
+        )
+    borders = entry.seconds == terms.seconds and entry.first % entry.seconds == 0
+    if not borders or entry.first <= entry.published_at:
+        raise LedgerError(
+            f"a list of prices begins at {entry.first} with intervals of {entry.seconds} s and was"
+            f" published at {entry.published_at}; it begins later, on a border of intervals of"
+            f" {terms.seconds} s."
+        )
+    if entry.first < place.listed:
+        raise LedgerError(
+            f"a list of prices begins at {entry.first} but prices of zone {place.zone!r} are listed"
+            f" up to {place.listed}; each interval is listed once."
+        )
+    if entry.feed_in is not None and len(entry.feed_in) != len(entry.rates):
+        raise LedgerError(
+            f"a list of prices has {len(entry.rates)} rates and {len(entry.feed_in)} of feed_in;"
+            " give one of each for every interval."
+        )
+    return replace(place, listed=entry.ends)
 
 
 def _has_account(entry: ReleaseRecord) -> bool:
@@ -408,6 +450,7 @@ def _opened(place: ChainPosition, entry: OpenedRecord) -> ChainPosition:
 _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
     "terms": _terms,
     "release": _release,
+    "prices": _prices,
     "transfer": _transfer,
     "charge": _charge,
     "gap": _gap,
@@ -531,6 +574,7 @@ class Fold:
             terms_records=tuple(self._entries[TermsRecord]),
             releases=Releases(self._releases),
             transfers=tuple(self._entries[TransferRecord]),
+            lists=tuple(self._entries[PricesRecord]),
             charged=place.charged,
             charges=tuple(self._entries[ChargeRecord]),
             gap=place.gap,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -18,6 +18,7 @@ from hushgrid._numbers import (
     HASH,
     LOSS,
     TEXT,
+    TRUTH,
     Rule,
     from_json,
     number,
@@ -41,6 +42,7 @@ from hushgrid.stores.ledger.rules import (
     MODELS,
     PLAN,
     PROMISE,
+    RATES,
     ROWS,
     WINDOWS,
     AccountRows,
@@ -49,6 +51,9 @@ from hushgrid.stores.ledger.rules import (
 )
 
 Source = Literal["readings", "forecast", "fallback"]
+# of the prices of a list: the forecast at the time of publication; the list before, scaled to the
+# forecast, where the day had begun; no usable model
+ListSource = Literal["ahead", "carried", "fallback"]
 Direction = Literal["in", "out"]
 # witness: a record known here is missing; meters: a closed interval has no release;
 # failover: another database server answers than the one last written to; fork: two histories
@@ -179,6 +184,11 @@ class TermsRecord(LedgerEntry):
         return self.promise["epsilon"] if self.promise["secret"] == secret else None
 
     @property
+    def ahead(self) -> Mapping[str, float] | None:
+        """Where prices are published ahead: for how many `days`, and at which second of a day."""
+        return self.tariff.get("ahead")
+
+    @property
     def begins(self) -> int:
         """When they begin [UTC s]."""
         return self.first * self.seconds
@@ -257,7 +267,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
 
     kind = "release"
     release: Release
-    source: Annotated[Source, one_of(Source)]
+    source: Annotated[Source | ListSource, one_of(Source)]
     start: Annotated[int, whole_number(0)]
     applies_start: Annotated[int, whole_number(0)]
     published_at: Annotated[int, whole_number(0)]
@@ -272,7 +282,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     def of(
         cls,
         release: Release,
-        source: Source = "readings",
+        source: Source | ListSource = "readings",
         *,
         mode: Mode,
         start: int,
@@ -311,7 +321,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     def stand_in(
         cls,
         zone: str,
-        source: Literal["forecast", "fallback"],
+        source: Literal["forecast"] | ListSource,
         *,
         t: int,
         rate: float,
@@ -394,6 +404,82 @@ class ReleaseRecord(HasRelease, LedgerEntry):
                 " only a release from readings is the mechanism's."
             )
         return renumbered(release, 1 - first)
+
+
+@dataclass(frozen=True, slots=True)
+class PricesRecord(LedgerEntry):
+    """A list of prices, published before the first of them begins; they hold whatever happens.
+
+    It is made of public figures alone and costs nothing.
+
+    Attributes:
+        zone: Name of the zone.
+        digest: Of the terms; None where the list is a fallback.
+        source: What it is made from, see `ListSource`.
+        first: When the first interval begins [UTC s].
+        seconds: Length of an interval [s].
+        rates: The rate of each interval [currency/kWh].
+        published_at: [UTC s]
+        simulated: Whether the zone's noise is simulated.
+        feed_in: The rate of what is fed in [currency/kWh], where the tariff has one.
+        seq: The number of its record; head: the record's digest; signature: the record's.
+    """
+
+    kind = "prices"
+    zone: Annotated[str, TEXT]
+    digest: Annotated[str | None, or_null(HASH)]
+    source: Annotated[ListSource, one_of(ListSource)]
+    first: Annotated[int, whole_number(0)]
+    seconds: Annotated[int, whole_number(1)]
+    rates: Annotated[Sequence[float], RATES]
+    published_at: Annotated[int, whole_number(0)]
+    simulated: Annotated[bool, TRUTH]
+    feed_in: Annotated[Sequence[float] | None, optional(RATES)] = None
+    seq: int = 0
+    head: str = ""
+    signature: str = ""
+
+    @property
+    def ends(self) -> int:
+        """When the last interval ends [UTC s]."""
+        return self.first + len(self.rates) * self.seconds
+
+    def price(self, start: int) -> ReleaseRecord:
+        """The price of an interval as a release that costs nothing, as price consumers read it.
+
+        Args:
+            start: When the interval begins [UTC s].
+
+        Returns:
+            The price; its step is the one that the price is for.
+
+        Raises:
+            LedgerError: The list has no such interval.
+        """
+        i, within = divmod(start - self.first, self.seconds)
+        if within or not 0 <= i < len(self.rates):
+            raise LedgerError(f"no listed interval starts at {start}; give one of the list.")
+        step = start // self.seconds
+        price = ReleaseRecord.stand_in(
+            self.zone,
+            self.source,
+            t=step,
+            rate=self.rates[i],
+            digest=self.digest,
+            feed_in=None if self.feed_in is None else self.feed_in[i],
+            mode="simulation" if self.simulated else "production",
+            start=self.published_at,
+            applies_start=start,
+            applies_from=step,
+            published_at=self.published_at,
+        )
+        return replace(price, seq=self.seq, head=self.head, signature=self.signature)
+
+    def prices(self, since: int = 0, until: int = 2**53) -> list[ReleaseRecord]:
+        """The prices of the intervals that begin in since..until [UTC s, until not in]."""
+        last = min(until, self.ends)
+        first = self.first + max(0, -((self.first - since) // self.seconds)) * self.seconds
+        return [self.price(start) for start in range(first, last, self.seconds)]
 
 
 def first_step(release: Release | ReleaseRecord) -> int:
@@ -544,6 +630,7 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
         TermsRecord,
         ReleaseRecord,
         TransferRecord,
+        PricesRecord,
         ChargeRecord,
         GapRecord,
         ResumeRecord,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hushgrid._numbers import CHANCE, LOSS, Rule, is_hex, number, whole_number
+from hushgrid.model.zone import MOST_PRICES
 
 # the zone's public number of houses; how many meters report is for operators
 COUNTS = ("houses",)
@@ -120,6 +121,15 @@ def _is_plan(value: Any) -> bool:
     )
 
 
+def _are_rates(value: Any) -> bool:
+    return (
+        _is_list(value)
+        and len(value) <= MOST_PRICES
+        and all(isinstance(rate, float) and math.isfinite(rate) for rate in value)
+    )
+
+
+RATES = Rule(_are_rates, f"1 to {MOST_PRICES} finite numbers")
 FIGURES = Rule(_are_figures, "numbers, or pairs of numbers, by name")
 PROMISE = Rule(_is_promise, "secret, epsilon and eta, and with the secret window its seconds")
 PLAN = Rule(_is_plan, "blocks: rows of their steps, what each loses, and how many follow")

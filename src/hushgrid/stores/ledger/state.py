@@ -16,6 +16,7 @@ from hushgrid.stores.ledger.entries import (
     ChargeRecord,
     ClosedRecord,
     GapRecord,
+    PricesRecord,
     ReleaseRecord,
     ResumeRecord,
     TermsRecord,
@@ -87,6 +88,7 @@ class LedgerState:
         gaps: All gaps, in order.
         booked: The records that ended gaps, in order.
         closed: The record by which the ledger was closed; None while it is open.
+        lists: All lists of prices, in order.
     """
 
     zone: str
@@ -104,6 +106,7 @@ class LedgerState:
     gaps: tuple[GapRecord, ...] = ()
     booked: tuple[ResumeRecord, ...] = ()
     closed: ClosedRecord | None = None
+    lists: tuple[PricesRecord, ...] = ()
 
     @property
     def last_t(self) -> int:
@@ -222,6 +225,14 @@ class LedgerState:
         else:
             end = (last_step(last) + 1) * self.terms_of(last).seconds
         return RecordedWindows(last.windows, last.seq, end)
+
+    @property
+    def prices(self) -> list[ReleaseRecord]:
+        """The price of each interval, in order: that of a list, else of the newest release."""
+        prices = {release.applies_start: release for release in self.releases}
+        for record in self.lists:
+            prices.update((price.applies_start, price) for price in record.prices())
+        return [prices[start] for start in sorted(prices)]
 
     def at(self, t: int) -> ReleaseRecord | None:
         """The release of step t, to be published again as it is."""

@@ -36,8 +36,9 @@ from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
-from hushgrid.web.http.common import ERRORS, Heavy, Metrics, Pieces, ZoneStates, conditional
+from hushgrid.web.http.common import ERRORS, Heavy, Pieces, conditional
 from hushgrid.web.http.languages import ENGLISH, NAMES, catalogue, preferred_language
+from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.middleware import (
     BY_SESSION,
     FORM,
@@ -211,7 +212,7 @@ def make_app(
     app.state.sessions = Sessions(access, lifetime=http.token_lifetime)
     app.state.batcher = add_readings(app.router, ingest, metrics, mappings)
     heavy = Heavy(under_way=metrics.under_way)
-    add_feeds(app.router, pages, clock, heavy)
+    add_feeds(app.router, pages, history.zones, clock, heavy)
     app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy, clock)
     add_promises(app.router, history.zones, mode)
     add_token(app.router, access)

@@ -39,6 +39,7 @@ from hushgrid.web.feeds import (
     MOST,
     USUAL,
     Feed,
+    PriceQuery,
     PriceRange,
     csv,
     emhass,
@@ -306,15 +307,15 @@ class RangeQuery(BaseModel):
         names = {"period_from": "from", "period_to": "to", "page_size": "limit"}
         return {names.get(name, name): value for name, value in parameters.items()}
 
-    def span(self) -> PriceRange:
-        """Return the range [UTC s]; ParameterError if it ends before it begins."""
+    def resolve(self, zones: Mapping[str, ZoneService]) -> tuple[str, PriceRange]:
+        """Return the zone and the range [UTC s]; ParameterError if they cannot be used."""
         since, until = (
             None if instant is None else int(instant.timestamp())
             for instant in (self.since, self.until)
         )
         if since is not None and until is not None and until < since:
             raise ParameterError("to", utc(until), "give an instant that is not before from")
-        return PriceRange(since, until, self.limit)
+        return requested_zone(self.zone, zones), PriceRange(since, until, self.limit)
 
 
 PRICE = Feed("/v1/price", JSON, None, "The price in force, and the next one.", models.Price)
@@ -344,12 +345,15 @@ def feeds() -> list[Feed]:
     return list(by_key("hushgrid.feeds", lambda feed: [feed.path]).values())
 
 
-def add_feeds(router: APIRouter, pages: Pages, clock: Clock, heavy: Heavy) -> None:
+def add_feeds(
+    router: APIRouter, pages: Pages, zones: Mapping[str, ZoneService], clock: Clock, heavy: Heavy
+) -> None:
     """Add the routes of the price feeds.
 
     Args:
         router: gets the routes.
         pages: answers by path, zone and range; made on demand.
+        zones: zones by id.
         clock: time of the pages' age.
         heavy: threads of other ranges than the usual one.
     """
@@ -368,14 +372,18 @@ def add_feeds(router: APIRouter, pages: Pages, clock: Clock, heavy: Heavy) -> No
                 **OF_ZONE,
                 **refusals({503: "Too many at once."}),
             },
-        )(_feed(feed, pages, clock, usual, heavy))
+        )(_feed(feed, pages, zones, clock, usual, heavy))
 
 
 def _feed(
-    feed: Feed, pages: Pages, clock: Clock, usual: CapacityLimiter, heavy: Heavy
+    feed: Feed,
+    pages: Pages,
+    zones: Mapping[str, ZoneService],
+    clock: Clock,
+    usual: CapacityLimiter,
+    heavy: Heavy,
 ) -> Callable[..., Any]:
-    async def answer(request: Request, zone: str | None, span: PriceRange) -> Response:
-        name = requested_zone(zone, pages.zones)
+    async def answer(request: Request, name: str, span: PriceRange) -> Response:
         page, work = pages.ready(feed.path, name, span), partial(pages.page, feed.path, name, span)
         if page is None and feed.shape is None:
             page = work(patience=0.0)  # takes no time, unless nothing was published for now
@@ -394,11 +402,13 @@ def _feed(
         return page_answer(request, page, clock.now())
 
     async def newest(request: Request, zone: ZoneName = None) -> Response:
-        return await answer(request, zone, USUAL)
+        return await answer(request, requested_zone(zone, zones), USUAL)
 
-    async def ranged(request: Request, query: Annotated[RangeQuery, Query()]) -> Response:
-        return await answer(request, query.zone, query.span())
+    async def ranged(request: Request, query: PriceQuery) -> Response:
+        return await answer(request, *query.resolve(zones))
 
+    # the class is the feed's
+    ranged.__annotations__["query"] = Annotated[feed.query or RangeQuery, Query()]
     return newest if feed.shape is None else ranged
 
 

@@ -30,7 +30,8 @@ from hushgrid.files.apart import batches_apart, limited
 from hushgrid.files.readings import BUILT_IN, format_by, formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
-from hushgrid.web.http.common import RETRY, Metrics, Refusal
+from hushgrid.web.http.common import RETRY, Refusal
+from hushgrid.web.http.metrics import Metrics
 from hushgrid.web.http.middleware import caller_of, scopes
 from hushgrid.web.http.models import AnswerModel, Count, refusals
 

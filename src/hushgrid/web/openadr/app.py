@@ -9,6 +9,7 @@ import math
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from copy import copy
 from functools import partial, wraps
 from inspect import Parameter, signature
@@ -34,7 +35,7 @@ from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.settings import Mqtt, OpenAdr
 from hushgrid.stores.clients import OPENADR, Grant
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
 from hushgrid.web.http.common import (
     ERRORS,
@@ -51,15 +52,15 @@ from hushgrid.web.http.models import TokenForm
 from hushgrid.web.http.sessions import Tokens
 from hushgrid.web.mqtt import MqttOut
 from hushgrid.web.openadr import _generated as models
-from hushgrid.web.openadr.objects import (
-    Objects,
-    PublicObjects,
+from hushgrid.web.openadr.events import (
     event_of,
     forecast_event,
     forecast_id,
+    list_event,
     notification,
     topics,
 )
+from hushgrid.web.openadr.objects import Objects, PublicObjects
 from hushgrid.web.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.web.prices import History
 from hushgrid.web.tokens import Access
@@ -574,17 +575,18 @@ class Vtn:
             url=settings.url,
             under_way=under_way,
         )
-        self._unwatch: Callable[[], None] = lambda: None
+        self._unwatch = ExitStack()
 
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._notify_release)
+            self._unwatch.callback(self._history.watch(self._notify_release))
+            self._unwatch.callback(self._history.watch_lists(self._notify_list))
             self._renotify()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._unwatch()
+        self._unwatch.close()
         if self._sends:
             self.webhooks.stop()
         self._store.close()
@@ -608,11 +610,18 @@ class Vtn:
         """Notify again of prices that still apply: who was notified before a restart is unknown."""
         for zone in self._history.zones.values():
             newest = self._history.newest(zone.id)
+            for record in self._history.lists(zone.id)[-1:]:
+                if record.ends > self._clock.now():
+                    self._notify_list(zone, record)
             if newest and newest.applies_start + zone.seconds > self._clock.now():
                 self._notify_release(zone, newest)
 
+    def _notify_list(self, zone: ZoneService, record: PricesRecord) -> None:
+        self._notify_event("CREATE", list_event(zone, record))
+
     def _notify_release(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        self._notify_event("CREATE", event_of(zone, release))
+        if self._history.list_at(zone.id, release.applies_start) is None:
+            self._notify_event("CREATE", event_of(zone, release))
         threading.Thread(target=self._forecast, args=(zone, release), daemon=True).start()
 
     def _forecast(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -625,7 +634,7 @@ class Vtn:
         for callback in callbacks:
             events = "EVENT" in callback.objects and "UPDATE" in callback.operations
             if callback.program in programs and events:
-                coming = self._history.ahead(zone.id, self._clock.now(), LONGEST)
+                coming = self._history.ahead(zone.id, self._clock.now(), LONGEST, listed=False)
                 if coming:
                     event = forecast_event(zone, coming, int(release.published_at))
                     self._notify_event("UPDATE", event)
@@ -648,12 +657,19 @@ class MqttEvents(MqttOut):
 
     def __init__(self, mqtt: Mqtt, client_id: str) -> None:
         self._pending: dict[str, ReleaseRecord] = {}  # by zone: whose forecast is not out
+        self._listed: dict[str, int] = {}  # by zone: where its lists of prices end [UTC s]
         super().__init__(mqtt, client_id)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish and wait for the broker's acknowledgement; OSError if it does not come."""
-        self._notify("CREATE", event_of(zone, release))
+        if release.applies_start >= self._listed.get(zone.id, 0):  # else its price is not in force
+            self._notify("CREATE", event_of(zone, release))
         self._pending[zone.id] = release
+
+    def publish_list(self, zone: ZoneService, record: PricesRecord) -> None:
+        """Publish a list and wait for the broker's acknowledgement; OSError without one."""
+        self._notify("CREATE", list_event(zone, record))
+        self._listed[zone.id] = record.ends
 
     def show(self, zone: ZoneService, present: PresentPrices) -> None:
         """Publish the forecast of the newest release, once it is there."""

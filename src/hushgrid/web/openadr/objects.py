@@ -12,26 +12,21 @@ their owner and `operate` see them.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from itertools import chain, islice
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from hushgrid.curator.clock import Clock, utc
-from hushgrid.curator.publishers import price
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.settings import Charges
 from hushgrid.stores.clients import Grant
-from hushgrid.stores.ledger.entries import ReleaseRecord
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.openadr import (
     FullError,
     Kind,
@@ -47,6 +42,19 @@ from hushgrid.web.openadr._generated import (
     ObjectID,
     ProgramsGetParametersQuery,
 )
+from hushgrid.web.openadr.events import (
+    AGE,
+    event_id,
+    event_of,
+    forecast_event,
+    forecast_id,
+    list_event,
+    list_event_id,
+    parse_event_id,
+    program_id,
+    program_of,
+    topics,
+)
 from hushgrid.web.openadr.webhooks import ForbiddenTargetError, check_callback
 from hushgrid.web.prices import History, interval
 
@@ -61,237 +69,6 @@ def not_found(kind: str) -> Refusal:
         A refusal with status 404.
     """
     return Refusal(404, f"There is no such {kind}; ask for the list of those there are.")
-
-
-VERSION = "3.1.0"
-TOPICS = f"OpenADR/{VERSION}"
-_DURATION = TypeAdapter(timedelta)
-_EVENT = re.compile(r"(.+)-\d{8}T\d{6}Z-(\d{1,15})", re.ASCII)
-
-
-def program_id(zone: str) -> str:
-    """Return the id of a zone's program.
-
-    Args:
-        zone: id of the zone.
-
-    Returns:
-        The zone's id, or a text with its digest if OpenADR does not allow that id.
-
-    >>> program_id("elm-street"), program_id("Elm Street 3")
-    ('elm-street', 'Elm-Street-3-b98ee56e9bb8')
-    """
-    if re.fullmatch("[A-Za-z0-9_-]{1,90}", zone):
-        return zone
-    words = re.sub("[^A-Za-z0-9]+", "-", zone).strip("-")[:60]
-    digest = hashlib.sha256(zone.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{words}-{digest}" if words else digest
-
-
-AGE = 7 * 86_400  # [s] after its interval, for which an event is listed
-FORECAST = "forecast"
-
-
-def forecast_id(zone: str) -> str:
-    """Return the id of the program of a zone's forecast, and of its one event.
-
-    Args:
-        zone: id of the zone.
-
-    Returns:
-        The id of the zone's program, with a suffix.
-    """
-    return f"{program_id(zone)}-{FORECAST}"
-
-
-def program_of(zone: ZoneService, *, forecast: bool = False) -> dict[str, Any]:
-    """Describe a zone as a program, created when the zone begins.
-
-    Args:
-        zone: the zone.
-        forecast: the program of its forecast, whose events are not binding.
-
-    Returns:
-        The OpenADR object.
-    """
-    created, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 110
-    name = zone.id if fits else program_id(zone.id)
-    return {
-        "id": forecast_id(zone.id) if forecast else program_id(zone.id),
-        "createdDateTime": created,
-        "modificationDateTime": created,
-        "objectType": "PROGRAM",
-        "programName": f"{name} {FORECAST}" if forecast else name,
-        "payloadDescriptors": _descriptors(zone),
-        "attributes": [
-            {"type": "PROGRAM_TYPE", "values": ["PRICING_TARIFF"]},
-            {"type": "BINDING_EVENTS", "values": [not forecast]},
-        ],
-        "targets": None,
-    }
-
-
-def event_id(release: ReleaseRecord) -> str:
-    """Return the id of a release's event.
-
-    Args:
-        release: the release.
-
-    Returns:
-        Program, start of the interval and step t; unique if several releases apply to one interval.
-    """
-    start = re.sub("[-:]", "", utc(release.applies_start))
-    return f"{program_id(release.zone)}-{start}-{release.t}"
-
-
-def parse_event_id(event: str) -> tuple[str, int] | None:
-    """Read the id of an event.
-
-    Args:
-        event: text of any form.
-
-    Returns:
-        Program id and step t; None if it is no such id.
-
-    >>> parse_event_id("elm-street-20260730T100000Z-1983940")
-    ('elm-street', 1983940)
-    """
-    match = _EVENT.fullmatch(event)
-    return None if match is None else (match[1], int(match[2]))
-
-
-def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
-    """Describe a release as an event: one price [currency/kWh] for the interval it applies to.
-
-    Args:
-        zone: the zone of the release.
-        release: the release.
-
-    Returns:
-        The OpenADR object; its times come from the ledger.
-    """
-    created, start = utc(release.published_at), utc(release.applies_start)
-    words = [zone.id, start, f"({release.source})", "(simulated)" * release.simulated]
-    return {
-        "id": event_id(release),
-        "createdDateTime": created,
-        "modificationDateTime": created,
-        "objectType": "EVENT",
-        "programID": program_id(zone.id),
-        "eventName": " ".join(words).strip(),
-        # intervals between measurement and application: fewer is newer, lower is better
-        "priority": max(0, (release.applies_start - release.start) // zone.seconds),
-        "targets": None,
-        "payloadDescriptors": _descriptors(zone),
-        "intervalPeriod": {"start": start, "duration": duration(zone.seconds)},
-        "intervals": [
-            {"id": 0, "payloads": _payloads(zone, price(zone, release))},
-        ],
-    }
-
-
-def forecast_event(
-    zone: ZoneService, coming: list[dict[str, Any]], modified: int
-) -> dict[str, Any]:
-    """Describe expected prices as one event with an interval for each.
-
-    Args:
-        zone: the zone.
-        coming: `start`, `price`, `total` and any `feed_in` of each, in order and without gaps; not
-            empty.
-        modified: when they were made [UTC s].
-
-    Returns:
-        The OpenADR object; it is replaced with each release.
-    """
-    return {
-        "id": forecast_id(zone.id),
-        "createdDateTime": utc(zone.begins),
-        "modificationDateTime": utc(modified),
-        "objectType": "EVENT",
-        "programID": forecast_id(zone.id),
-        "eventName": f"{program_id(zone.id)} {FORECAST} (not binding)",
-        "targets": None,
-        "payloadDescriptors": _descriptors(zone),
-        "intervalPeriod": {"start": coming[0]["start"], "duration": duration(zone.seconds)},
-        "intervals": [
-            {"id": i, "payloads": _payloads(zone, entry)} for i, entry in enumerate(coming)
-        ],
-    }
-
-
-ENERGY = "ENERGY_PRICE"  # the part of the price without charges, where there are some
-
-
-def _payloads(zone: ZoneService, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    payloads = [{"type": "PRICE", "values": [entry["total"]]}]
-    if zone.charges != Charges():
-        payloads.append({"type": ENERGY, "values": [entry["price"]]})
-    if "feed_in" in entry:
-        payloads.append({"type": "EXPORT_PRICE", "values": [entry["feed_in"]]})
-    return payloads
-
-
-def _descriptors(zone: ZoneService) -> list[dict[str, Any]]:
-    kinds = ["PRICE"] + [ENERGY] * (zone.charges != Charges())
-    kinds += ["EXPORT_PRICE"] * (zone.scenario.tariff.feed_in is not None)
-    return [
-        {
-            "objectType": "EVENT_PAYLOAD_DESCRIPTOR",
-            "payloadType": kind,
-            "units": "KWH",
-            "currency": zone.currency,
-        }
-        for kind in kinds
-    ]
-
-
-def duration(seconds: int) -> str:
-    """Format a duration by ISO 8601, without years and months.
-
-    Args:
-        seconds: not negative.
-
-    Returns:
-        The text.
-
-    >>> duration(900), duration(5400), duration(86_400)
-    ('PT15M', 'PT1H30M', 'P1D')
-    """
-    return str(_DURATION.dump_python(timedelta(seconds=seconds), mode="json"))
-
-
-def notification(kind: str, operation: str, content: str) -> str:
-    """Make the body of a notification, for webhooks and MQTT.
-
-    Args:
-        kind: type of the object.
-        operation: CREATE, UPDATE or DELETE.
-        content: the OpenADR object as JSON.
-
-    Returns:
-        The OpenADR notification as JSON.
-    """
-    return f'{{"objectType":"{kind}","operation":"{operation}","object":{content}}}'
-
-
-def topics(path: str, *, create: bool = True) -> dict[str, str]:
-    """Return the MQTT topics of operations on objects.
-
-    Args:
-        path: path of the objects.
-        create: include CREATE; False for a single object.
-
-    Returns:
-        Topics by operation.
-
-    >>> topics("programs/elm/events")["CREATE"], topics("events")["ALL"]
-    ('OpenADR/3.1.0/programs/elm/events/create', 'OpenADR/3.1.0/events/+')
-    """
-    names = ("CREATE", "UPDATE", "DELETE") if create else ("UPDATE", "DELETE")
-    return {name: f"{TOPICS}/{path}/{name.lower()}" for name in names} | {
-        "ALL": f"{TOPICS}/{path}/+"
-    }
 
 
 ProgramsQuery = Annotated[ProgramsGetParametersQuery, Query()]
@@ -347,13 +124,13 @@ class PublicObjects:
         pairs = heapq.merge(*streams, key=lambda pair: _order(pair[1]), reverse=True)
         forecast_zones = (zone for name, zone in self._forecasts.items() if program in (None, name))
         coming = filter(None, (self._forecast(zone, bool(query.active)) for zone in forecast_zones))
-        sequence = chain((event_of(zone, release) for zone, release in pairs), coming)
+        sequence = chain((_event(*pair) for pair in pairs), coming)
         return map(to_text, islice(sequence, query.skip, end))
 
     def _forecast(self, zone: ZoneService, active: bool = False) -> dict[str, Any] | None:
         """The event of a zone's forecast; None where it has none, or none that is active."""
         now, newest = self._clock.now(), self._history.newest(zone.id)
-        coming = self._history.ahead(zone.id, now, prices.PATIENCE)
+        coming = self._history.ahead(zone.id, now, prices.PATIENCE, listed=False)
         if not coming or (active and coming[0]["start"] > utc(int(now))):
             return None
         modified = interval(zone, now) if newest is None else newest.published_at
@@ -361,16 +138,24 @@ class PublicObjects:
 
     def _newest(
         self, zone: ZoneService, number: int, active: bool
-    ) -> Iterator[tuple[ZoneService, ReleaseRecord]]:
+    ) -> Iterator[tuple[ZoneService, ReleaseRecord | PricesRecord]]:
+        """The newest lists, and releases whose prices are in none, newest first."""
+        now, history = self._clock.now(), self._history
         if active:
-            holds = self._history.applying(zone.id, interval(zone, self._clock.now()))
+            start = interval(zone, now)
+            holds = history.list_at(zone.id, start) or history.applying(zone.id, start)
             yield from () if holds is None else ((zone, holds),)
             return
-        oldest = self._clock.now() - self._age - zone.seconds
-        for release in reversed(self._history.last(zone.id, number)):
-            if release.applies_start < oldest:
-                return
-            yield zone, release
+        oldest = now - self._age - zone.seconds
+        releases = (
+            release
+            for release in reversed(history.last(zone.id, number))
+            if release.applies_start >= oldest
+            and history.list_at(zone.id, release.applies_start) is None
+        )
+        lists = (record for record in reversed(history.lists(zone.id)) if record.ends > oldest)
+        entries: Iterable[Any] = heapq.merge(releases, lists, key=_order, reverse=True)
+        yield from ((zone, entry) for entry in entries)
 
     def event(self, eventID: ObjectID) -> dict[str, Any]:
         """GET /events/{eventID}."""
@@ -380,8 +165,16 @@ class PublicObjects:
                 return forecast
         program, t = parse_event_id(eventID) or ("", 0)
         zone = self._zones.get(program)
-        release = None if zone is None else self._history.at(zone.id, t)
-        if zone is None or release is None or event_id(release) != eventID:
+        if zone is None:
+            raise not_found("event")
+        release, record = (
+            self._history.at(zone.id, t),
+            self._history.list_at(zone.id, t * zone.seconds),
+        )
+        if record is not None and list_event_id(record) == eventID:
+            return list_event(zone, record)
+        listed = release and self._history.list_at(zone.id, release.applies_start) is not None
+        if release is None or listed or event_id(release) != eventID:
             raise not_found("event")
         return event_of(zone, release)
 
@@ -411,8 +204,14 @@ class PublicObjects:
         return self.topics(f"programs/{programID}/events")
 
 
-def _order(release: ReleaseRecord) -> tuple[int, int, str]:
-    return release.applies_start, release.t, release.zone
+def _order(entry: ReleaseRecord | PricesRecord) -> tuple[int, int, str]:
+    if isinstance(entry, PricesRecord):
+        return entry.first, entry.first // entry.seconds, entry.zone
+    return entry.applies_start, entry.t, entry.zone
+
+
+def _event(zone: ZoneService, entry: ReleaseRecord | PricesRecord) -> dict[str, Any]:
+    return list_event(zone, entry) if isinstance(entry, PricesRecord) else event_of(zone, entry)
 
 
 CALLBACKS = 8  # of one subscription
