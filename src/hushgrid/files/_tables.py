@@ -316,7 +316,8 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
     mistakes, types = Mistakes(), {field.name: str(field.type) for field in fields(kind)}
     content = mistakes.with_known_keys(table, {*keys_of(kind), *unread} - {*hidden})
     content = {key: value for key, value in content.items() if key in types}
-    instead = {key for key, spare in getattr(kind, "unless", {}).items() if spare not in content}
+    spares = getattr(kind, "unless", {})
+    instead = {key for key, spare in spares.items() if spare not in content}
     needed = {key: required or key in instead for key, required in keys_of(kind).items()}
 
     def replace(key: str) -> None:
@@ -338,6 +339,9 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
             inner = content.pop(key)
             with mistakes.within(key):
                 content[key] = build(inner_kind, inner)
+            for name, spare in spares.items():
+                if spare == key and key not in content:  # refused, and so are its mistakes alone
+                    content.setdefault(name, 1)
     for _ in types:
         try:
             result = kind(**content)

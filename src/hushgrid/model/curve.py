@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, is_real
+from hushgrid._numbers import Floats, brief, is_real
 from hushgrid.errors import ZoneError
 
 Pairs = tuple[tuple[float, float], ...]
@@ -35,6 +35,8 @@ class Curve:
     >>> Curve(tiers=[(0, 0.1), (100, 0.3)]).vertices
     ((0.0, 0.1), (100.0, 0.1), (100.0, 0.3))
     """
+
+    __repr__ = brief
 
     points: Pairs = ()
     tiers: Pairs = ()
@@ -160,8 +162,7 @@ def _checked(kind: str, rows: Any) -> Pairs:
     )
     if not listed:
         raise ZoneError(
-            f"curve {kind} is no list of pairs of numbers; give pairs such as [100, 0.25].",
-            fields=(kind,),
+            f"curve {kind} is no list of pairs of numbers; give pairs such as [100, 0.25]."
         )
     pairs: Pairs = tuple((float(load), float(price)) for load, price in rows)
     jumps, fault = 0, ""
@@ -181,7 +182,7 @@ def _checked(kind: str, rows: Any) -> Pairs:
     if not fault and (pairs[0][1] == pairs[-1][1] or pairs[0][0] == pairs[-1][0]):
         fault = f"goes from {pairs[0]} to {pairs[-1]}; give two loads and two prices at least."
     if fault:
-        raise ZoneError(f"curve {kind} {fault}", fields=(kind,))
+        raise ZoneError(f"curve {kind} {fault}")
     return pairs
 
 
