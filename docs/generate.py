@@ -107,7 +107,7 @@ def routes() -> str:
     from hushgrid.curator.ingest import Ingest
     from hushgrid.files.settings import Http
     from hushgrid.web.http.app import make_app
-    from hushgrid.web.http.common import Metrics, ZoneStates
+    from hushgrid.web.http.metrics import Metrics, ZoneStates
 
     nothing: Any = None  # no request is answered here
     described = make_app(Ingest([], nothing), ZoneStates(), Metrics(), Http()).openapi()

@@ -59,7 +59,7 @@ EXPORT = {"elm-street": 0, "oak-lane": 300}  # [Wh]
 REGISTERS = {"elm-street": (), "oak-lane": (Register(1, "oak-lane-out", -1),)}  # of energy fed in
 RANGED = (
     "prices", "prices.csv", "evcc", "evcc/feed_in", "emhass", "octopus", "flexmeasures",
-    "vse/tariffs", "getPricing",
+    "vse/tariffs", "vse/v2/tariffs", "getPricing",
 )  # fmt: skip
 OPENADR = (
     "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",

@@ -206,7 +206,7 @@ def test_home_assistant_itself_runs_the_component(service: World, tmp_path: Path
 
 def test_the_guide_names_its_entity() -> None:
     guide = (ROOT / "docs" / "feeds.md").read_text()
-    assert "(../deploy/home-assistant/README.md)" in guide
+    assert f"`{PLACE.relative_to(ROOT)}`" in guide
     assert "sensor.hushgrid_elm_street_electricity_price" in (PLACE / "README.md").read_text()
     (text,) = re.findall(r"```yaml\n(.*?)```", (PLACE / "README.md").read_text(), re.S)
     assert yaml.safe_load(text)["action"] == "hushgrid.get_prices"

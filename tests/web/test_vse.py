@@ -14,7 +14,7 @@ from hushgrid.files.settings import Charges
 from hushgrid.web.feeds import USUAL, PriceRange
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.prices import History, Pages
-from hushgrid.web.vse import Tariffs
+from hushgrid.web.vse import FEED, FEED_2
 from tests.curator.worlds import START, service
 from tests.web.http.faces import Face, Still, refused
 from tests.web.releases import release
@@ -37,13 +37,16 @@ def swiss(**changes: Any) -> ZoneService:
     return service(**(own | changes))
 
 
-def body(zone: ZoneService, span: PriceRange = USUAL, **changes: Any) -> dict[str, Any]:
+def body(
+    zone: ZoneService, span: PriceRange = USUAL, path: str = PATH, **changes: Any
+) -> dict[str, Any]:
     history = History([zone])
     for i in range(6):
         history.publish(zone, release(i, **changes))
-    page = Pages(history, feeds(), Still()).page(PATH, zone.id, span)
+    page = Pages(history, feeds(), Still()).page(path, zone.id, span)
     assert page is not None
-    Tariffs.model_validate_json(page.body, strict=True)
+    (model,) = (feed.model for feed in (FEED, FEED_2) if feed.path == path)
+    model.model_validate_json(page.body, strict=True)
     return dict(json.loads(page.body))
 
 
@@ -92,6 +95,20 @@ def test_one_component_is_what_the_whole_has() -> None:
             assert set(part) == {"start_timestamp", "end_timestamp", name}
             assert part[name] == row[name]
     assert part["feed_in"] == [{"unit": "CHF_kWh", "value": 0.0333}]
+
+
+def test_the_second_version_has_the_same_prices_named() -> None:
+    zone = swiss()
+    first, second = (
+        body(zone, feed_in=0.03),
+        body(zone, path=f"{PATH[:7]}/v2/tariffs", feed_in=0.03),
+    )
+    assert second["publication_timestamp"] == first["publication_timestamp"]
+    for old, new in zip(first["prices"], second["prices"], strict=True):
+        assert list(old) == list(new)
+        for name in ("electricity", "grid", "integrated", "feed_in"):
+            energy = {"unit": "CHF/kWh", "value": old[name][0]["value"]}
+            assert new[name] == {"tariff_name": "elm-street", "energy": energy}
 
 
 def test_components_have_the_digits_of_the_tariff_and_the_sum_of_the_total() -> None:

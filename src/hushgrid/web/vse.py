@@ -1,4 +1,4 @@
-"""Prices by the interface for dynamic tariffs of Swiss utilities (VSE/AES, version 1.0).
+"""Prices by the interface for dynamic tariffs of Swiss utilities (VSE/AES, versions 1.0 and 2.0).
 
 Its prices are binding, so only published ones are here. Times have the offset of the zone's local
 time: one reader in use appends seconds to every time that ends with Z.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from hushgrid.files.deployment import ZoneService
@@ -123,8 +124,32 @@ class UnitPrice(AnswerModel):
         value: Price in this unit.
     """
 
-    unit: Annotated[str, Field(pattern="^[A-Z]{3}_kWh$")]
+    unit: Annotated[str, Field(pattern="^.+_kWh$")]
     value: float
+
+
+class EnergyPrice(AnswerModel):
+    """What a component costs for energy.
+
+    Attributes:
+        unit: The currency, a slash and kWh.
+        value: Price in this unit.
+    """
+
+    unit: Annotated[str, Field(pattern="^.+/kWh$")]
+    value: float
+
+
+class NamedPrice(AnswerModel):
+    """A component of a price.
+
+    Attributes:
+        tariff_name: Id of the zone.
+        energy: All of it is for energy.
+    """
+
+    tariff_name: str
+    energy: EnergyPrice
 
 
 class TariffPrice(AnswerModel):
@@ -148,7 +173,7 @@ class TariffPrice(AnswerModel):
 
 
 class Tariffs(AnswerModel):
-    """Published prices of a tariff.
+    """Published prices of a tariff, by version 1.0.
 
     Attributes:
         publication_timestamp: When the newest of them was published; empty without any.
@@ -159,8 +184,40 @@ class Tariffs(AnswerModel):
     prices: list[TariffPrice]
 
 
+class NamedTariffPrice(AnswerModel):
+    """A price by version 2.0.
+
+    Attributes:
+        start_timestamp: When it begins.
+        end_timestamp: When it ends.
+        electricity: The price of energy, with its taxes.
+        grid: Grid fees, with their taxes, where the zone has charges.
+        integrated: The price that is paid: both together.
+        feed_in: What is paid for energy fed in, where the tariff has such a price.
+    """
+
+    start_timestamp: Local
+    end_timestamp: Local
+    electricity: NamedPrice | SkipJsonSchema[None] = None
+    grid: NamedPrice | SkipJsonSchema[None] = None
+    integrated: NamedPrice | SkipJsonSchema[None] = None
+    feed_in: NamedPrice | SkipJsonSchema[None] = None
+
+
+class NamedTariffs(AnswerModel):
+    """Published prices of a tariff, by version 2.0.
+
+    Attributes:
+        publication_timestamp: When the newest of them was published; empty without any.
+        prices: In order of time.
+    """
+
+    publication_timestamp: Local | Literal[""]
+    prices: list[NamedTariffPrice]
+
+
 def tariffs(series: Series) -> bytes:
-    """Published prices by component.
+    """Published prices by component, as version 1.0 has them.
 
     Args:
         series: The prices; its option is the one component that is asked for.
@@ -168,6 +225,24 @@ def tariffs(series: Series) -> bytes:
     Returns:
         JSON.
     """
+    unit = f"{series.currency}_kWh"
+    return _body(series, lambda value: [{"unit": unit, "value": value}])
+
+
+def named_tariffs(series: Series) -> bytes:
+    """The same as version 2.0 has it.
+
+    Args:
+        series: The prices; its option is the one component that is asked for.
+
+    Returns:
+        JSON.
+    """
+    unit, name = f"{series.currency}/kWh", {"tariff_name": series.zone}
+    return _body(series, lambda value: name | {"energy": {"unit": unit, "value": value}})
+
+
+def _body(series: Series, component: Callable[[float], Any]) -> bytes:
     place = ZoneInfo(series.time_zone)
 
     def local(seconds: int) -> str:
@@ -176,14 +251,10 @@ def tariffs(series: Series) -> bytes:
     prices = []
     for entry in series.entries:
         values = {} if entry.forecast else _components(series, entry)
-        components = {
-            name: [{"unit": f"{series.currency}_kWh", "value": values[name]}]
-            for name in series.options or get_args(Component)
-            if name in values
-        }
-        if components:
+        names = [name for name in series.options or get_args(Component) if name in values]
+        if names:
             stamps = {"start_timestamp": local(entry.start), "end_timestamp": local(entry.end)}
-            prices.append(stamps | components)
+            prices.append(stamps | {name: component(values[name]) for name in names})
     published = "" if series.published_at is None else local(series.published_at)
     return encoded({"publication_timestamp": published, "prices": prices})
 
@@ -202,4 +273,10 @@ FEED = Feed(
     "Published prices by the tariff interface of Swiss utilities.",
     Tariffs,
     query=TariffQuery,
+)
+FEED_2 = FEED._replace(
+    path="/v1/vse/v2/tariffs",
+    shape=named_tariffs,
+    summary="The same by version 2.0 of the interface.",
+    model=NamedTariffs,
 )
