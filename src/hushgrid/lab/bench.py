@@ -257,17 +257,18 @@ class Bench:
         source = self.source
         assert isinstance(source, Recorded)
         first_day, knowledge = self._knowledge.get(name, (self._first, None))
-        for day in range(first_day, number + 1):
+        for day in range(first_day, number):
             outcome = self._published(name, day)
-            assert outcome.observations is not None
-            knowledge = self._at_start_of(source, name, day, outcome, knowledge)
-            if day < number:
-                knowledge = _follow(knowledge, outcome).knowledge
+            followed = self._at_start_of(source, name, day, outcome, knowledge)
+            knowledge = _follow(followed, outcome).knowledge
+        outcome = self._published(name, number)
+        assert outcome.observations is not None
+        now = self._at_start_of(source, name, number, outcome, knowledge)
         releases = zip(outcome.observations.tolist(), outcome.scale.tolist(), strict=True)
         for load_hat, scale in releases:
-            yield knowledge, load_hat, scale
-            knowledge = knowledge.after(load_hat, scale)
-        self._knowledge[name] = (number + 1, knowledge)
+            yield now, load_hat, scale
+            now = now.after(load_hat, scale)
+        self._knowledge[name] = (number + 1, now)
 
     def _published(self, name: str, number: int) -> Outcome:
         """A day of a method that keeps the promise; the days before it where it goes on.

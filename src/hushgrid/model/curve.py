@@ -132,11 +132,11 @@ class Curve:
             Loads [kWh of an interval], in that shape.
         """
         x, p = _columns(self.vertices)
-        wanted = np.asarray(price, np.float64)
-        above = np.searchsorted(p, wanted, side="left")
+        prices = np.asarray(price, np.float64)
+        above = np.searchsorted(p, prices, side="left")
         low, high = (np.clip(at, 0, len(p) - 1) for at in (above - 1, above))
         rise = p[high] - p[low]
-        share = np.divide(wanted - p[low], rise, out=np.zeros(wanted.shape), where=rise > 0)
+        share = np.divide(prices - p[low], rise, out=np.zeros(prices.shape), where=rise > 0)
         return np.asarray(x[low] + share * (x[high] - x[low]))
 
     def cut(self, floor: float, cap: float) -> tuple[Floats, Floats]:
