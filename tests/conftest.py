@@ -66,6 +66,7 @@ LONGEST = (
     "accounting/test_account_worlds.py",
     "curator/test_lost_ends.py",
     "operate/test_serve.py",
+    "web/test_evcc.py",
     "curator/test_windows.py",
     "demo/test_demo_once.py",
     "operate/test_ready.py",

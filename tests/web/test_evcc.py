@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,40 +32,46 @@ def seconds(instant: datetime) -> int:
     return int(instant.replace(tzinfo=UTC).timestamp())
 
 
+def midnight_after(instant: int) -> int:
+    day = datetime.fromtimestamp(instant, evcc.PLACE).date() + timedelta(1)
+    return int(datetime.combine(day, time(), evcc.PLACE).timestamp())
+
+
 class Poll(NamedTuple):
-    """What evcc was answered, and the price that is right at the time."""
+    """When evcc asked, what it was answered, and the feed-in price in force."""
 
     start: int  # of the interval [UTC s]
-    wanted: float
     body: bytes
+    feed_in: float
 
 
-def poll(it: Running, name: str, now: float, rate: float) -> Poll:
+def poll(it: Running, name: str, now: float) -> Poll:
     answer = it.client.get(f"/v1/vse/tariffs?{evcc.query(name, now, it.zone.id)}")
     assert answer.status_code == 200, answer.text
-    start = int(now) // SECONDS * SECONDS
-    hour = datetime.fromtimestamp(start, evcc.PLACE).hour
-    wanted = it.get("/v1/price")["feed_in"] if name == "bkw" else (rate + 0.01 * hour) * 1.081
-    return Poll(start, wanted, answer.content)
+    return Poll(int(now) // SECONDS * SECONDS, answer.content, it.get("/v1/price")["feed_in"])
 
 
-def rates(it: Running) -> dict[int, float]:
-    """What the ledger has by the start of an interval [UTC s]: of lists, and of releases."""
+def totals(it: Running) -> dict[int, float]:
+    """What the ledger has by the start of an interval [UTC s], with charges written here again."""
     (run,) = it.process._zones
     assert run.curator is not None
-    listed = {
-        record.first + i * SECONDS: rate
-        for record in run.curator.lists
-        for i, rate in enumerate(record.rates)
-    }
-    return {release.applies_start: release.rate for release in it.releases} | listed
+    rates = {release.applies_start: release.rate for release in it.releases}
+    for record in run.curator.lists:
+        rates |= {record.first + i * SECONDS: rate for i, rate in enumerate(record.rates)}
+    hours = {start: datetime.fromtimestamp(start, evcc.PLACE).hour for start in rates}
+    return {start: (rate + 0.01 * hours[start]) * 1.081 for start, rate in rates.items()}
 
 
-def right(name: str, polls: Sequence[Poll]) -> int:
-    """At how many polls evcc has by a template the price that is right, and no other one."""
+def right(name: str, polls: Sequence[Poll], prices: dict[int, float]) -> int:
+    """At how many polls evcc has the price in force, and no other price that will not be."""
     read = evcc.slots(name, [each.body for each in polls])
-    pairs = zip(polls, read, strict=True)
-    return sum(abs(rates.get(each.start, 1e9) - each.wanted) < 1e-9 for each, rates in pairs)
+    count = 0
+    for each, rates in zip(polls, read, strict=True):
+        wanted = {each.start: each.feed_in} if name == "bkw" else {at: prices[at] for at in rates}
+        count += each.start in rates and all(
+            abs(rates[at] - price) < 1e-9 for at, price in wanted.items()
+        )
+    return count
 
 
 @pytest.mark.skipif(evcc.JQ is None, reason="jq is not installed")
@@ -99,14 +105,13 @@ def test_every_poll_over_two_midnights_and_a_clock_change_is_right(
             for after in (0.0, SECONDS - 0.5):  # a release comes between them
                 it.at(start + after)
                 for name in polls if start >= begins else ():
-                    polls[name].append(poll(it, name, start + after, rates(it)[start]))
+                    polls[name].append(poll(it, name, start + after))
+        prices = totals(it)
     days = {datetime.fromtimestamp(at, evcc.PLACE).date() for at in (begins, begins + 7200, ends)}
     assert len(days) == 3
-    intervals = (ends - begins) // SECONDS
-    assert {name: right(name, polls[name]) for name in polls} == dict.fromkeys(polls, 2 * intervals)
-    # a day ahead the whole of tomorrow is there at the last poll of an evening
-    last = [
-        len([at for at in slots if at >= ends])
-        for slots in evcc.slots("ekz", [polls["ekz"][-1].body])
-    ]
-    assert (last[0] >= 90) == (ahead is not None)
+    number = 2 * (ends - begins) // SECONDS
+    found = {name: right(name, polls[name], prices) for name in polls}
+    assert found == dict.fromkeys(polls, number), "right in 100 % of polls"
+    # by a list all of the day is there, else no more than the next interval
+    (last,) = evcc.slots("ekz", [polls["ekz"][-1].body])
+    assert max(last) == (midnight_after(ends) - SECONDS if ahead else ends)
