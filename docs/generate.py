@@ -169,6 +169,7 @@ def keys() -> str:
     from hushgrid.files import laws, learn_file, service_file, settings, zone_file
     from hushgrid.files._tables import _key, keys_of
     from hushgrid.model.consumption import Elasticity, LoadShape
+    from hushgrid.model.curve import Curve
     from hushgrid.model.zone import FeedIn, Tariff
 
     found: dict[str, list[Any]] = {
@@ -181,6 +182,7 @@ def keys() -> str:
         "[zone]": [zone_file.ZoneTable],
         "[tariff]": [Tariff, settings.Presentation],
         "[tariff.feed_in]": [FeedIn],
+        "[tariff.curve]": [Curve],
         "[tariff.charges]": [settings.Charges],
         "[[tariff.charges.seasons]]": [settings.Season],
         "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],

@@ -25,6 +25,7 @@ NAMES = [
     "Case",
     "Consumption",
     "ConsumptionError",
+    "Curve",
     "Elasticity",
     "Even",
     "Exact",

@@ -14,6 +14,7 @@ import hushgrid
 from hushgrid import (
     Account,
     Consumption,
+    Curve,
     Elasticity,
     Exact,
     Factored,
@@ -73,6 +74,7 @@ def made() -> list[Any]:
         Policy(0.5, schedule=PerStep((0.1,) * 96)), PerStep((0.1,) * 96), SecureNoise(),
         *laws, Account.interval((np.zeros(n), np.ones(n))),
         Account.window(96, 1.0).admit(0.1, 0, 11).under(48, 0.5, 20).under(1344, 0.25, 20),
+        Curve(tiers=[(z, 1 + z) for z in range(99)]),
         FeedIn(0.001, 0.05), Net(laws[1], laws[2], 2500),
     ]  # fmt: skip
 

@@ -57,6 +57,7 @@ from hushgrid.mechanism.support import Protected as Protected
 from hushgrid.mechanism.support import protected as protected
 from hushgrid.model.consumption import Consumption as Consumption
 from hushgrid.model.consumption import Elasticity as Elasticity
+from hushgrid.model.curve import Curve as Curve
 from hushgrid.model.laws import Gamma as Gamma
 from hushgrid.model.laws import Histogram as Histogram
 from hushgrid.model.laws import Law as Law

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import Noise, SimulatedNoise
+from hushgrid import Curve, Noise, SimulatedNoise, Tariff
 from hushgrid._numbers import sum_up
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.certificate import Certificate, certify
@@ -119,6 +119,28 @@ def test_a_rate_off_the_grid(tmp_path: Path) -> None:
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"float_noise"}
     assert found.check("float_noise").first_bad == 9
+
+
+def curved(zone: Terms) -> Terms:
+    """The same terms where the price has a kink at the expected load."""
+    return named(replace(zone, tariff=Tariff(curve=Curve(points=[(0, 1), (2.5, 2), (5, 9)]))))
+
+
+def test_a_rate_that_is_not_the_mean_of_the_curve(tmp_path: Path) -> None:
+    """The rate of the expected load, without its spread, is another one."""
+    zone = curved(terms())
+    made = releases(zone)
+    assert failed(audited(tmp_path, ledger(zone, made), zone)) == set()
+
+    def change(state: State, one: Release) -> Release:
+        if one.t != 7 or state.public is None:
+            return one
+        estimate, _ = state.public.learn(one.load_hat, one.scale, state.rates)
+        return replace(one, rate=public_rate(estimate, zone.tariff))
+
+    found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
+    assert failed(found) == {"post_processing"}
+    assert found.check("post_processing").first_bad == 9
 
 
 def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from hushgrid.belief.followed import _WIDTH_LAW, SPREAD, EarlierRelease, EvenDay
 from hushgrid.belief.load_filter import KNOTS, SPREADS, LoadFilter, SeenLoads, Spreads
 from hushgrid.belief.rate_interval import posterior_interval
 from hushgrid.model.consumption import LoadShape
-from hushgrid.model.zone import Covariate
+from hushgrid.model.covariate import Covariate
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ONE = Spreads(0.05, 0.1, 0.06, 0.2, 0.1, 0.04)

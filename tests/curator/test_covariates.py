@@ -26,7 +26,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import PublicSeries, load_zone
 from hushgrid.mechanism.release import Release
-from hushgrid.model.zone import Covariate
+from hushgrid.model.covariate import Covariate
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger import open_store

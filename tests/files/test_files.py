@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal, operate
+from hushgrid import Calendar, Curve, FileError, Gamma, OccupancyModel, TruncatedNormal, operate
 from hushgrid.files.results import load_model, save_model
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
@@ -156,6 +156,17 @@ def test_zone_with_a_model_file(tmp_path: Path) -> None:
     assert load_zone(tmp_path / "zone.toml").scenario.models[0].digest == theta.digest
 
 
+def test_a_zone_with_a_curve(tmp_path: Path) -> None:
+    """Alpha and beta are left out, or just what the curve says."""
+    text = EXAMPLE.read_text()
+    lines = [line for line in text.splitlines() if not line.startswith(("alpha", "beta"))]
+    curve = "[tariff.curve]\ncapacity = 100\nscarcity = [[0.3, 0.1], [0.8, 0.2], [1, 0.6]]\n"
+    (tmp_path / "zone.toml").write_text("\n".join([*lines, curve]))
+    tariff = load_zone(tmp_path / "zone.toml").scenario.tariff
+    assert tariff.curve == Curve(scarcity=((0.3, 0.1), (0.8, 0.2), (1.0, 0.6)), capacity=100)
+    assert (tariff.alpha, tariff.beta) == (pytest.approx(0.5 / 70), 0.1)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -190,6 +201,17 @@ def test_zone_with_a_model_file(tmp_path: Path) -> None:
         ('name = "survey"', 'name = "survey"\nstructural_zeros = 1', "structural_zeros is 1"),
         ("floor = 0.0", "floor = 3.0", "cap is 2.0"),
         ("count = 90", f"count = {'9' * 5000}", "not TOML"),
+        (
+            "cap = 2.0",
+            "cap = 2.0\ncurve = { tiers = [[0, 0.05], [9, 1]] }",
+            "alpha is 0.004 beside",
+        ),
+        ("alpha = 0.004", "curve = { tiers = 3 }", "curve tiers is no list"),
+        (
+            "alpha = 0.004",
+            "curve = { point = [[0, 0.05], [9, 1]] }",
+            "tariff.curve.point is not known",
+        ),
     ],
 )
 def test_mistakes_in_a_zone_file_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:

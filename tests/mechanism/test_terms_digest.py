@@ -11,6 +11,7 @@ import pytest
 
 from hushgrid import (
     Consumption,
+    Curve,
     Elasticity,
     Gamma,
     Histogram,
@@ -26,8 +27,9 @@ from hushgrid import (
 )
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import PerStep
+from hushgrid.model.covariate import Covariate
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
-from hushgrid.model.zone import Covariate, FeedIn
+from hushgrid.model.zone import FeedIn
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
 ZONE, TARIFF, POLICY = Zone("elm", [1000, 600]), Tariff(1.0, 62.5), Policy(0.5)
@@ -135,8 +137,10 @@ POLICIES: dict[str, dict[str, Any]] = {
     "block_steps": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.4)},
     "block_epsilon": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.3)},
 }
+CURVE = Curve(points=[(0, 62.5), (10, 72.5)])
 TARIFFS: dict[str, Any] = {
     "feed_in": FeedIn(0.1, 0.2),
+    "curve": CURVE,
     "alpha": 1.5, "beta": 62.4, "gamma": -1.0, "inelastic": 7, "floor": 0.5, "cap": 99.0,
     "smooth": 0.25
 }  # fmt: skip
@@ -177,6 +181,10 @@ def test_every_term_moves_it() -> None:
         digest(zone=Zone("elm", [600, 1000])),
         digest(zone=Zone("elm", [1000, 600], [0, 9])),
         digest(tariff=replace(TARIFF, feed_in=FeedIn(0.1, 0.2, cap=3.0))),
+        digest(tariff=Tariff(curve=Curve(points=[(0, 62.5), (5, 63), (10, 72.5)]))),
+        digest(tariff=Tariff(curve=Curve(tiers=[(0, 62.5), (10, 72.5)]))),
+        digest(tariff=Tariff(curve=Curve(scarcity=[(0, 62.5), (0.5, 72.5)], capacity=20))),
+        digest(tariff=Tariff(curve=Curve(scarcity=[(0, 62.5), (0.5, 72.5)], capacity=21))),
         digest(models=[THETA, THETA]),
         digest(models=[THETA.starting(1), THETA]),
         digest(calibrator=calibrator("A")),

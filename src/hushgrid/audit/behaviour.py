@@ -386,6 +386,8 @@ def grid_fault(answer: PublicAnswer, terms: Terms, last: float | None = None) ->
         return "has a noisy load that is no whole number of Wh"
     if answer.rate is None:
         return ""
+    if tariff.curve is not None:  # its rates follow from the public's law: see `recompute`
+        return None
     if answer.load_hat is not None:
         base = answer.load_hat + answer.put_back if answer.estimate is None else answer.estimate
         due = public_rate(base, tariff, last)

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Ints
 from hushgrid.audit.evidence import Terms
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.errors import HorizonError, PolicyError
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
-from hushgrid.model.zone import Tariff, public_rate, tally_offset
+from hushgrid.model.zone import Tariff, smoothed_rate, tally_offset
 
 
 class AuditedPublisher(Protocol):
@@ -124,7 +125,15 @@ def load_of_rate(rate: Any, tariff: Tariff) -> Any:
 
     Returns:
         Loads [Wh], in the shape of `rate`.
+
+    Raises:
+        PolicyError: If the tariff has a curve, whose price is a mean over many loads.
     """
+    if tariff.curve is not None:
+        raise PolicyError(
+            "tariff has a curve, whose price is no load's own, and the publisher states rates"
+            " alone; let it state load_hat."
+        )
     z = (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000
     return z - tariff.inelastic + tariff.offset
 
@@ -229,7 +238,8 @@ class Hushgrid:
     def _forecast(self) -> Mapping[str, Any]:
         rates = self._state.rates
         law, last = self._public.predicted(rates), rates[-1] if rates else None
-        rate = public_rate(float((law.weights * law.mean).sum()), self.terms.tariff, last)
+        (rate,) = mean_rates([law], self.terms.tariff)
+        rate = smoothed_rate(rate, self.terms.tariff, last)
         self._public = self._public.passed()
         self._state = skip(self._state, rate)
         self._last = {"source": "forecast", "rate": rate, "epsilon": 0.0, "scale": 0.0}

@@ -31,6 +31,7 @@ from hushgrid.audit.evidence import (
     Terms,
 )
 from hushgrid.audit.publishers import PublicAnswer
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.price_list import carried_rates, expected_rates, fallback_rates
@@ -41,7 +42,7 @@ from hushgrid.mechanism.release import (
     replay,
     skip,
 )
-from hushgrid.model.zone import MOST_PRICES, feed_in_rate, public_rate
+from hushgrid.model.zone import MOST_PRICES, feed_in_rate, smoothed_rate
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
@@ -270,6 +271,9 @@ class _Walk:
             self._fault("post_processing", entry, "states another estimate than the public's own")
         elif not self._near(entry.put_back, due.put_back):
             self._fault("post_processing", entry, "puts back other energy than the public expects")
+        if self.terms.tariff.curve is not None and not self._near(entry.rate, due.rate):
+            fault = "has a rate that is not the mean of the curve over the public's own law"
+            self._fault("post_processing", entry, fault)
         for name in ("base", "model_share"):
             figure, due_figure = getattr(entry, name), getattr(due, name)
             if (figure is None) != (due_figure is None) or not self._near(figure, due_figure):
@@ -329,7 +333,8 @@ class _Walk:
         guess = float((law.weights * law.mean).sum())
         follows = entry.estimate is None or self._near(entry.estimate, guess)
         follows = follows and self._near(entry.feed_in, feed_in_rate(guess, tariff))
-        due = public_rate(guess, tariff, self._rates[-1] if self._rates else None)
+        (rate,), last = mean_rates([law], tariff), self._rates[-1] if self._rates else None
+        due = smoothed_rate(rate, tariff, last)
         if not follows or not self._near(entry.rate, due):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
 

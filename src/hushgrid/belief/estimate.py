@@ -74,6 +74,15 @@ class ReleaseParts(NamedTuple):
     cut_variance: Floats
     joint: Floats
 
+    def widened(self, width: float) -> ReleaseParts:
+        """The parts where the load below the clamp varies so many times as much about its mean."""
+        middle = (1 - width) * float(self.weights.ravel() @ self.mean.ravel())
+        return self._replace(
+            mean=width * self.mean + middle,
+            variance=width**2 * self.variance,
+            joint=width * self.joint,
+        )
+
 
 class FactorPrior(NamedTuple):
     """Prior of the common factor: 1 or, with probability `share`, log-normal about 1.

@@ -44,8 +44,8 @@ from hushgrid.belief.posterior import (
     posterior_weights,
 )
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.covariate import Covariate
 from hushgrid.model.laws import Clamp, clamp_ends
-from hushgrid.model.zone import Covariate
 
 
 class DayClock(Protocol):
@@ -311,10 +311,9 @@ class FollowedKnowledge:
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
-        law, c = self.passed(ahead).parts(rates), self.width
-        variance = c**2 * law.variance + law.cut_variance + 2 * c * law.joint
-        mean = c * law.mean + (1 - c) * float(law.weights @ law.mean)
-        return LoadMixture(law.weights, mean + law.cut, np.maximum(variance, 1e-9))
+        law = self.passed(ahead).parts(rates).widened(self.width)
+        variance = law.variance + law.cut_variance + 2 * law.joint
+        return LoadMixture(law.weights, law.mean + law.cut, np.maximum(variance, 1e-9))
 
     @property
     def width(self) -> float:

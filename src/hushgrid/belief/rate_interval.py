@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from hushgrid.model.zone import Tariff, public_rate
 LEVEL = 0.95
 _NEGLIGIBLE = 1e-7  # weight of a law that is left out
 _FAR = 12.0  # standard deviations from anything likely
+_MANY = 1 << 19  # numbers at once
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)
 _SHARES = _SHARES / _SHARES.sum()
 
@@ -61,7 +63,54 @@ def posterior_interval(
     >>> [round(end) for end in found]
     [39528, 36759, 41698]
     """
-    law, b = ReleaseParts(*(x.ravel() for x in public.parts(rates))), max(scale, NO_NOISE)
+    law = posterior_law(public, load_hat, scale, rates)
+    interval = _central(law.below, law.low, law.high, law.mean, level)
+    return _widened(interval, public.width, law.above, level)
+
+
+class LoadLaw(NamedTuple):
+    """The law of a load behind its release.
+
+    Attributes:
+        cdf: Pr[load < z] of (n,) loads z [Wh], or of one: (1,).
+        low: No less is likely at all [Wh].
+        high: No more is [Wh].
+        mean: Its mean [Wh].
+        above: Spread of the energy above the clamp that the load below leaves open [Wh].
+    """
+
+    cdf: Callable[[Floats], Floats]
+    low: float
+    high: float
+    mean: float
+    above: float
+
+    def below(self, load: float) -> float:
+        """Pr[load < z] of one load [Wh]."""
+        return float(self.cdf(np.asarray(load))[0])
+
+
+def posterior_law(
+    public: Knowledge,
+    load_hat: float,
+    scale: float,
+    rates: Sequence[float] = (),
+    width: float = 1.0,
+) -> LoadLaw:
+    """The law of the load of step t given its release and all releases before it.
+
+    Args:
+        public: Knowledge before the release.
+        load_hat: Noisy load [Wh].
+        scale: Scale of the noise [Wh]; 0 without noise.
+        rates: Rates published before the step.
+        width: How much wider the law before the release is taken, below the clamp.
+
+    Returns:
+        The law.
+    """
+    parts, b = public.parts(rates), max(scale, NO_NOISE)
+    law = ReleaseParts(*(x.ravel() for x in (parts if width == 1 else parts.widened(width))))
     in_block = public.half_widths(b)
     if in_block is None:
         logs = public.shape.evidence(float(load_hat), law.mean, law.variance, b)
@@ -84,9 +133,13 @@ def posterior_interval(
     reach = _FAR * (np.sqrt(parts.variance) * (1 + gain) + residual)
     ends = [(1 + gain) * edge + parts.cut - gain * parts.mean for edge in (parts.mean, load_hat)]
     low, high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
-    span = float(low.min()), float(high.max())
-    interval = _central(lambda z: float(w @ cdf(z)), *span, float(w @ centres), level)
-    return _widened(interval, public.width, math.sqrt(float(w @ residual**2)), level)
+    above = math.sqrt(float(w @ residual**2))
+
+    def below(z: Floats) -> Floats:
+        chunks = np.array_split(z, 1 + z.size * w.size * len(_NODES) // _MANY) if z.ndim else [z]
+        return np.concatenate([np.atleast_1d(cdf(part[..., None]) @ w) for part in chunks])
+
+    return LoadLaw(below, float(low.min()), float(high.max()), float(w @ centres), above)
 
 
 def _widened(interval: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
@@ -102,7 +155,7 @@ def _widened(interval: LoadInterval, width: float, above: float, level: float) -
     return LoadInterval(mean, mean - r * (mean - low), mean + r * (high - mean))
 
 
-Cdf = Callable[[float], Floats]  # Pr[load < z], for every law
+Cdf = Callable[[Floats], Floats]  # Pr[load < z] of (..., 1) loads, for every law: (..., laws)
 
 
 def _variance(public: Knowledge, scale: float) -> float:
@@ -129,7 +182,7 @@ def _joined(
     if not residual.any():
         return lambda z: behind((z - shift) / (1 + gain))
     nodes = residual * _NODES[:, None]
-    return lambda z: np.asarray(_SHARES @ behind((z - shift - nodes) / (1 + gain)))
+    return lambda z: np.asarray(_SHARES @ behind((z[..., None] - shift - nodes) / (1 + gain)))
 
 
 def _above(law: ReleaseParts) -> tuple[Floats, Floats]:

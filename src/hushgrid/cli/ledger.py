@@ -484,10 +484,9 @@ def _with_exact(
     The exact rate of a listed price is that of the load of its own interval. A tariff that smooths
     keeps a share of the exact rate before; where that is not known, of the published one.
     """
-    from hushgrid.model.zone import feed_in_rate, public_rate
+    from hushgrid.model.zone import feed_in_rate, marginal_rate, public_rate
 
     tariff = service.scenario.tariff
-    slopes = (tariff.alpha, tariff.alpha if tariff.feed_in is None else tariff.feed_in.alpha)
     rates: dict[int, BillRates] = {}
     last: float | None = None
     for record in sorted(releases, key=_priced):
@@ -499,10 +498,11 @@ def _with_exact(
             continue
         last = rate = public_rate(load, tariff, last_exact)
         feed_in = feed_in_rate(load, tariff)
-        spread = record.release.spread / 1000
+        spread, slope = record.release.spread / 1000, marginal_rate(float(load), tariff)
+        fed_slope = slope if tariff.feed_in is None else tariff.feed_in.alpha
         rates[record.applies_start] = bill_rates._replace(
             exact=(rate, rate if feed_in is None else feed_in),
-            spread=(slopes[0] * spread, slopes[1] * spread),
+            spread=(slope * spread, fed_slope * spread),
         )
     return rates
 

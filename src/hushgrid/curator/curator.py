@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid._numbers import Ints
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
@@ -55,7 +56,7 @@ from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
-from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.model.zone import feed_in_rate, smoothed_rate
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
 from hushgrid.stores.ledger.duties import LedgerStore
@@ -599,11 +600,12 @@ class Curator:
             rates = self._replay.state.rates
             law = self._replay.public.predicted(rates)
             guess = float((law.weights * law.mean).sum())
+            (rate,) = mean_rates([law], self._scenario.tariff)
             record = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",
                 t=self.t,
-                rate=public_rate(guess, self._scenario.tariff, rates[-1] if rates else None),
+                rate=smoothed_rate(rate, self._scenario.tariff, rates[-1] if rates else None),
                 digest=self._replay.state.digest,
                 estimate=guess,
                 feed_in=feed_in_rate(guess, self._scenario.tariff),

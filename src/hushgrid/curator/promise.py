@@ -183,6 +183,8 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     }
     if tariff.feed_in is not None:
         terms["feed_in"] = _rate_terms(tariff.feed_in)
+    if tariff.curve is not None:
+        terms["curve"] = [list(vertex) for vertex in tariff.curve.vertices]
     content = {
         "zone": zone.id,
         "mode": mode,

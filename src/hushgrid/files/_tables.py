@@ -301,7 +301,8 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
     """Construct a dataclass of the core from a table; it checks its fields itself.
 
     Args:
-        kind: The dataclass. Its own `tables` are dataclasses that some of its fields hold.
+        kind: The dataclass. Its own `tables` are dataclasses that some of its fields hold; its own
+            `unless` names keys that must be set where another one is not.
         table: The table, or what was given in its place.
         unread: Further keys, which others read.
         hidden: Keys of the dataclass that the table does not have.
@@ -315,13 +316,16 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
     mistakes, types = Mistakes(), {field.name: str(field.type) for field in fields(kind)}
     content = mistakes.with_known_keys(table, {*keys_of(kind), *unread} - {*hidden})
     content = {key: value for key, value in content.items() if key in types}
+    spares = getattr(kind, "unless", {})
+    instead = {key for key, spare in spares.items() if spare not in content}
+    needed = {key: required or key in instead for key, required in keys_of(kind).items()}
 
     def replace(key: str) -> None:
         content.pop(key, None)
-        if keys_of(kind)[key]:
+        if needed[key]:
             content[key] = 1
 
-    for key, required in keys_of(kind).items():
+    for key, required in needed.items():
         value = content.get(key)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if required and key not in content:
@@ -335,6 +339,9 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
             inner = content.pop(key)
             with mistakes.within(key):
                 content[key] = build(inner_kind, inner)
+            for name, spare in spares.items():
+                if spare == key and key not in content:  # refused, and so are its mistakes alone
+                    content.setdefault(name, 1)
     for _ in types:
         try:
             result = kind(**content)

@@ -68,8 +68,9 @@ from hushgrid.mechanism.policy import (
     per_step,
 )
 from hushgrid.model.consumption import Elasticity, LoadShape
+from hushgrid.model.covariate import Covariate
 from hushgrid.model.laws import ClampAt
-from hushgrid.model.zone import Covariate, Scenario, Tariff
+from hushgrid.model.zone import Scenario, Tariff
 
 MOST_HOUSES = 10_000_000  # of a service's zone
 _INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"

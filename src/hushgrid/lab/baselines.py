@@ -528,6 +528,8 @@ def _published_day(
 
 def _load_behind(rate: float, tariff: Tariff) -> float:
     """The load [Wh] that a rate says: not the published one where the rate was cut."""
+    if tariff.curve is not None:
+        return float(tariff.curve.load(np.array(rate))) * 1000 - tariff.inelastic
     return (rate - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -243,6 +243,32 @@ class Bench:
         if not isinstance(self.source, Recorded) or self.source.before is None:
             return 0
         return -len(self.source.before.date) if self.source.published else 0
+
+    def beliefs(self, name: str, number: int) -> Iterator[tuple[FollowedKnowledge, float, float]]:
+        """What is known before each release of a recorded day, of a method that is followed.
+
+        Args:
+            name: The method.
+            number: The day; days are followed in order.
+
+        Yields:
+            The knowledge, the noisy load and its scale [Wh] of every step.
+        """
+        source = self.source
+        assert isinstance(source, Recorded)
+        first_day, knowledge = self._knowledge.get(name, (self._first, None))
+        for day in range(first_day, number):
+            outcome = self._published(name, day)
+            followed = self._at_start_of(source, name, day, outcome, knowledge)
+            knowledge = _follow(followed, outcome).knowledge
+        outcome = self._published(name, number)
+        assert outcome.observations is not None
+        now = self._at_start_of(source, name, number, outcome, knowledge)
+        releases = zip(outcome.observations.tolist(), outcome.scale.tolist(), strict=True)
+        for load_hat, scale in releases:
+            yield now, load_hat, scale
+            now = now.after(load_hat, scale)
+        self._knowledge[name] = (number + 1, now)
 
     def _published(self, name: str, number: int) -> Outcome:
         """A day of a method that keeps the promise; the days before it where it goes on.

@@ -68,7 +68,10 @@ def copied(source: Recorded, copies: int) -> Recorded:
     scenarios = []
     for scenario in source.scenarios:
         larger, tariff = part_of(scenario, homes), scenario.tariff
-        less = replace(tariff, alpha=tariff.alpha / copies)
+        slope: dict[str, Any] = {"alpha": tariff.alpha / copies}
+        if tariff.curve is not None:
+            slope = {"alpha": 0.0, "beta": 0.0, "curve": tariff.curve.scaled(copies)}
+        less = replace(tariff, **slope)
         scenarios.append(replace(larger, tariff=less))
     before = None if source.before is None else copied(source.before, copies)
     return replace(

@@ -14,9 +14,11 @@ from typing import Any
 from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unlike
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.covariate import Covariate
+from hushgrid.model.curve import CURVES, Curve
 from hushgrid.model.laws import Clamp, clamp_ends
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Covariate, FeedIn, Tariff, Zone
+from hushgrid.model.zone import FeedIn, Tariff, Zone
 
 FORMAT = "hushgrid-terms/2"
 
@@ -25,6 +27,7 @@ _Form = Callable[[Any], Any]
 # a value that is left out: written down here, whatever the classes' own defaults become
 _TARIFF_USUAL = {
     "gamma": 0.0, "inelastic": 0, "floor": 0.0, "cap": math.inf, "smooth": 0.0, "feed_in": None,
+    "curve": None,
 }  # fmt: skip
 _POLICY_USUAL: dict[str, Any] = {
     "horizon": 96,
@@ -55,6 +58,7 @@ def _tariff_values(tariff: Tariff) -> dict[str, tuple[Any, _Form]]:
         "cap": (tariff.cap, real),
         "smooth": (tariff.smooth, real),
         "feed_in": (tariff.feed_in, _feed_in),
+        "curve": (tariff.curve, _curve),
     }
 
 
@@ -63,6 +67,14 @@ def _feed_in(feed_in: FeedIn | None) -> dict[str, Any] | None:
         return None
     values = {key: real(getattr(feed_in, key)) for key in ("alpha", "beta", "floor", "cap")}
     return unlike(values, {"floor": 0.0, "cap": math.inf})
+
+
+def _curve(curve: Curve | None) -> dict[str, Any] | None:
+    if curve is None:
+        return None
+    fields = {key: [[real(x) for x in pair] for pair in getattr(curve, key)] for key in CURVES}
+    fields = {key: pairs for key, pairs in fields.items() if pairs}
+    return fields if curve.capacity is None else {**fields, "capacity": real(curve.capacity)}
 
 
 def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:

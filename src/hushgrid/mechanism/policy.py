@@ -18,8 +18,8 @@ import numpy as np
 from hushgrid._numbers import Floats, brief, is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.covariate import Covariate
 from hushgrid.model.laws import Clamp
-from hushgrid.model.zone import Covariate
 
 NoiseLaw = Literal["laplace", "block"]
 # of a release, those of other methods included

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hushgrid.belief.estimate import LoadMixture
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.followed import Knowledge
-from hushgrid.model.zone import Tariff, feed_in_rate, public_rate
+from hushgrid.model.zone import Tariff, feed_in_rate
 
 
 class ListedRates(NamedTuple):
@@ -24,7 +26,7 @@ class ListedRates(NamedTuple):
 def expected_rates(
     knowledge: Knowledge, steps: int, number: int, rates: Sequence[float], tariff: Tariff
 ) -> ListedRates:
-    """The rates of the expected loads; a list is not smoothed.
+    """The rates of the loads that are foreseen; a list is not smoothed.
 
     Args:
         knowledge: What the public knows before a step.
@@ -36,14 +38,14 @@ def expected_rates(
     Returns:
         The rates.
     """
-    knowledge, laws = knowledge.passed(steps), []
+    knowledge, laws = knowledge.passed(steps), list[LoadMixture]()
     for _ in range(number):
         laws.append(knowledge.predicted(rates))
         knowledge = knowledge.passed()
     means = [float((law.weights * law.mean).sum()) for law in laws]
     feed_in = [feed_in_rate(mean, tariff) for mean in means]
     return ListedRates(
-        tuple(public_rate(mean, tariff) for mean in means),
+        tuple(mean_rates(laws, tariff)),
         tuple(rate for rate in feed_in if rate is not None) or None,
     )
 

@@ -32,6 +32,7 @@ from hushgrid._numbers import (
     whole_number,
 )
 from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.expected_rate import posterior_rate
 from hushgrid.belief.followed import DayClock, EvenDays, FollowedKnowledge, Knowledge, informed
 from hushgrid.belief.load_filter import Values
 from hushgrid.belief.posterior import SHAPES
@@ -44,7 +45,15 @@ from hushgrid.mechanism.policy import NoiseName, Policy
 from hushgrid.mechanism.scheduler import Calibration, Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tally, Tariff, Zone, feed_in_rate, offset_tariff, public_rate
+from hushgrid.model.zone import (
+    Tally,
+    Tariff,
+    Zone,
+    feed_in_rate,
+    offset_tariff,
+    public_rate,
+    smoothed_rate,
+)
 
 Mode = Literal["production", "simulation"]
 
@@ -355,8 +364,8 @@ def init(
     tariff = offset_tariff(zone, tariff, consumption)
     exposures.check_made_for(models, zone, consumption, policy)
     scheduler = Scheduler(exposures, policy, calibrator)
-    public = None
-    if policy.clamp or policy.publish == "estimate" or policy.estimator != "model":
+    public, raw = None, policy.publish == "raw" and policy.estimator == "model"
+    if policy.clamp or not raw or tariff.curve is not None:
         public = first_public(models, consumption, policy, days)
     terms = (zone, tariff, models, consumption, policy, calibrator)
     by = "" if calibrator is None else f" {calibrator_name(calibrator).rpartition('.')[2]}"
@@ -606,7 +615,11 @@ def _published(
             model_share = public.share
     last = state.rates[-1] if state.rates else None
     load = load_hat + put_back if estimate is None else estimate
-    rate = public_rate(load, state.tariff, last)
+    if state.tariff.curve is None or state.public is None:
+        rate = public_rate(load, state.tariff, last)
+    else:
+        law = (state.public, load_hat, calibration.scale)
+        rate = smoothed_rate(posterior_rate(*law, state.tariff, state.rates), state.tariff, last)
     release = Release(
         zone=state.zone.id,
         t=calibration.t,

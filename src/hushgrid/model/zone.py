@@ -7,64 +7,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._frames import check_labels
 from hushgrid._numbers import Floats, Int32s, brief, count_of, is_real, is_whole
-from hushgrid.errors import ConsumptionError, ModelError, ReadingError, ZoneError
+from hushgrid.errors import ConsumptionError, ReadingError, ZoneError
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.curve import Curve
 from hushgrid.model.occupancy import OccupancyModel
 
 Number = TypeVar("Number", float, Floats)
 
 MAX_BOUND = 2**31 - 1  # [Wh]; a bound fits in 32 bits
-FURTHEST = 6.0  # scales from the centre that a covariate counts at most
 _MANY = 1 << 17  # houses from which the compiled pass is worth its start
-
-
-@dataclass(frozen=True, slots=True)
-class Covariate:
-    """A public series that the load may move with, such as the temperature.
-
-    No value of it depends on a reading of the zone: that is an assumption, which no one can check
-    from releases.
-
-    Attributes:
-        name: Name in records and assumptions.
-        centre: A usual value; a missing one counts as this.
-        scale: How far values usually are from it.
-        vouched_by: Who says that it depends on no reading of the zone.
-    """
-
-    name: str
-    centre: float
-    scale: float
-    vouched_by: str = field(default="", compare=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
-            raise ModelError(f"covariate name is {self.name!r}; give a printable text.")
-        if not (is_real(self.centre) and is_real(self.scale) and self.scale > 0):
-            raise ModelError(
-                f"covariate {self.name} has centre {self.centre} and scale {self.scale}; give"
-                " numbers, the scale above 0."
-            )
-
-    def standard(self, value: float | None) -> float:
-        """A value in scales from the centre, within `FURTHEST`; 0 for a missing one.
-
-        >>> each = Covariate("temperature", 10.0, 8.0)
-        >>> each.standard(6.0), each.standard(None), each.standard(1e9)
-        (-0.5, 0.0, 6.0)
-        """
-        if value is None:
-            return 0.0
-        return min(max((value - self.centre) / self.scale, -FURTHEST), FURTHEST)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -449,9 +409,12 @@ class FeedIn:
 class Tariff:
     """Generation cost J(Z) = alpha/2 Z^2 + beta Z + gamma, Z in kWh, and the limits of the price.
 
+    With a `curve` the cost is its integral, and a price its mean over what the load may be.
+
     Attributes:
-        alpha: Slope of the rate [currency/kWh per kWh], above 0.
-        beta: Rate at no load [currency/kWh], above 0.
+        alpha: Slope of the rate [currency/kWh per kWh], above 0; left out with a curve, whose it is
+            from the first vertex to the last.
+        beta: Rate at no load [currency/kWh], above 0; left out with a curve: its first price.
         gamma: Fixed cost [currency].
         inelastic: Public load that reacts to nothing [Wh a step], whole.
         floor: Lowest rate [currency/kWh], also below 0; the rate is cut after the noise.
@@ -462,14 +425,16 @@ class Tariff:
             from the zone by `init` and `Scenario`.
         feed_in: Rate of what homes feed in, from the same noisy load; None: only the rate above is
             published.
+        curve: Rate of a load where it is no straight line; None: alpha Z + beta.
     """
 
-    tables: ClassVar[Mapping[str, Any]] = {"feed_in": FeedIn}
+    tables: ClassVar[Mapping[str, Any]] = {"feed_in": FeedIn, "curve": Curve}
+    unless: ClassVar[Mapping[str, str]] = {"alpha": "curve", "beta": "curve"}
 
     __repr__ = brief
 
-    alpha: float
-    beta: float
+    alpha: float = 0.0
+    beta: float = 0.0
     gamma: float = 0.0
     inelastic: int = 0
     floor: float = 0.0
@@ -477,8 +442,11 @@ class Tariff:
     smooth: float = 0.0
     offset: int = 0
     feed_in: FeedIn | None = None
+    curve: Curve | None = None
 
     def __post_init__(self) -> None:
+        if self.curve is not None:
+            self._take_chord(self.curve)
         if not (is_real(self.smooth) and 0 <= self.smooth < 1):
             raise ZoneError(
                 f"tariff smooth is {self.smooth}; give a share from 0 to below 1.",
@@ -487,9 +455,8 @@ class Tariff:
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if not (is_real(value) and value > 0):
-                raise ZoneError(
-                    f"tariff {name} is {value}; give a positive number.", fields=(name,)
-                )
+                text = f"tariff {name} is {value}; give a positive number."
+                raise ZoneError(text, fields=(name,))
         if not is_real(self.gamma):
             raise ZoneError(
                 f"tariff gamma is {self.gamma}; give a finite number.", fields=("gamma",)
@@ -508,6 +475,17 @@ class Tariff:
                 fields=("cap", "floor") if number else ("cap",),
             )
 
+    def _take_chord(self, curve: Curve) -> None:
+        """Take the slope and the first price of a curve as alpha and beta."""
+        for name, value in zip(("alpha", "beta"), curve.chord, strict=True):
+            if getattr(self, name) not in (0.0, value):
+                raise ZoneError(
+                    f"tariff {name} is {getattr(self, name)} beside a curve, which says {value:g};"
+                    " leave it out.",
+                    fields=(name,),
+                )
+            object.__setattr__(self, name, value)
+
 
 def cost(load: Number, tariff: Tariff) -> Number:
     """Generation cost J(Z) of a load.
@@ -522,12 +500,14 @@ def cost(load: Number, tariff: Tariff) -> Number:
     >>> cost(2000, Tariff(alpha=1.0, beta=62.5))
     127.0
     """
+    if tariff.curve is not None:
+        return _read(tariff.curve.cost, load, tariff) + tariff.gamma
     z = (load + tariff.inelastic - tariff.offset) / 1000
     return tariff.alpha / 2 * z * z + tariff.beta * z + tariff.gamma
 
 
 def optimal_rate(load: Number, tariff: Tariff) -> Number:
-    """Eq. (1): the rate alpha Z + beta that minimises J(Z) - rZ. Secret.
+    """Eq. (1): the rate alpha Z + beta, or that of the curve, that minimises J(Z) - rZ. Secret.
 
     Args:
         load: Load Z without the inelastic part [Wh]; a number or an array.
@@ -539,7 +519,39 @@ def optimal_rate(load: Number, tariff: Tariff) -> Number:
     >>> optimal_rate(250_000, Tariff(alpha=1.0, beta=62.5))
     312.5
     """
+    if tariff.curve is not None:
+        return _read(tariff.curve.price, load, tariff)
     return tariff.alpha * (load + tariff.inelastic - tariff.offset) / 1000 + tariff.beta
+
+
+def _read(read: Callable[[Floats], Floats], load: Number, tariff: Tariff) -> Number:
+    """What a curve says of a load [Wh], in the shape of the load."""
+    z = (np.asarray(load, np.float64) + tariff.inelastic - tariff.offset) / 1000
+    figures: Any = read(z) if isinstance(load, np.ndarray) else float(read(z))
+    return cast(Number, figures)
+
+
+_NEAR = 0.05  # share of a curve's loads, either way, over which its slope is taken
+
+
+def marginal_rate(load: Number, tariff: Tariff) -> Number:
+    """How much the optimal rate changes with the load: what an error of the load costs the price.
+
+    Args:
+        load: Load Z without the inelastic part [Wh]; a number or an array.
+        tariff: The cost's coefficients.
+
+    Returns:
+        Alpha, or the mean slope of the curve near the load [currency/kWh per kWh], in its shape.
+
+    >>> marginal_rate(2000, Tariff(alpha=1.0, beta=62.5))
+    1.0
+    """
+    curve = tariff.curve
+    if curve is None:
+        return _read(lambda z: np.full(z.shape, tariff.alpha), load, tariff)
+    d = _NEAR * (curve.vertices[-1][0] - curve.vertices[0][0])
+    return _read(lambda z: (curve.price(z + d) - curve.price(z - d)) / (2 * d), load, tariff)
 
 
 def public_rate(load_hat: float, tariff: Tariff, last: float | None = None) -> float:
@@ -557,6 +569,20 @@ def public_rate(load_hat: float, tariff: Tariff, last: float | None = None) -> f
     0.0
     """
     rate = float(min(max(optimal_rate(float(load_hat), tariff), tariff.floor), tariff.cap))
+    return smoothed_rate(rate, tariff, last)
+
+
+def smoothed_rate(rate: float, tariff: Tariff, last: float | None) -> float:
+    """A rate of which a share is kept from the one before, where the tariff smooths.
+
+    Args:
+        rate: The rate [currency/kWh].
+        tariff: The tariff.
+        last: The rate published before; None: there is none.
+
+    Returns:
+        The published rate [currency/kWh].
+    """
     if last is None or not tariff.smooth:
         return rate
     return tariff.smooth * last + (1 - tariff.smooth) * rate

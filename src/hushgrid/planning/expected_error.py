@@ -36,7 +36,7 @@ from hushgrid.mechanism.policy import EstimatorRule, Policy
 from hushgrid.model.consumption import Consumption, LoadShape
 from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
-from hushgrid.model.zone import Tariff, optimal_rate, relative_to
+from hushgrid.model.zone import Tariff, marginal_rate, optimal_rate, relative_to
 from hushgrid.planning.task import Secret
 
 RHO = 0.2  # relative error to expect of the model
@@ -428,11 +428,11 @@ def bill_change(
     square = moments.square - 2 * limit * moments.mean + limit**2
     z = parts.load - tariff.offset
     rates = np.broadcast_to(optimal_rate(parts.load, tariff)[:, None], x.shape)
-    slopes = np.full(x.shape, tariff.alpha)
+    slopes = np.broadcast_to(marginal_rate(parts.load, tariff)[:, None], x.shape)
     if tariff.feed_in is not None:
         fed = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
         rates = np.where(x < 0, fed[:, None], rates)
-        slopes = np.where(x < 0, tariff.feed_in.alpha, tariff.alpha)
+        slopes = np.where(x < 0, tariff.feed_in.alpha, slopes)
     bills = np.abs(np.mean(x * rates, axis=0))[sizes > 0]
     spread = np.mean(square * (slopes / 1000) ** 2 * parts.noise[:, None], axis=0)[sizes > 0]
     shares = np.sqrt(spread * seconds / _BILL) / np.where(bills > 0, bills, np.nan)
@@ -475,6 +475,20 @@ def _model_moments(
     return moments
 
 
+def error_weights(load: Floats, tariff: Tariff) -> Floats:
+    """Factors from a squared error of a load [Wh^2] to the squared relative error of its rate.
+
+    Args:
+        load: Expected loads [Wh].
+        tariff: The rate of a load.
+
+    Returns:
+        The factors, in the shape of `load`.
+    """
+    slope = marginal_rate(load, tariff) / 1000
+    return np.asarray((slope / relative_to(optimal_rate(load, tariff), tariff)) ** 2)
+
+
 def prospect(
     models: Sequence[OccupancyModel],
     consumption: Consumption,
@@ -511,7 +525,7 @@ def prospect(
         parts, all_variance = usual_moments(consumption, policy, policy.clamp)
         missed, cut, below_variance, below, over, low = (np.full(horizon, part) for part in parts)
         load, variance = below + missed, np.full(horizon, all_variance)
-    weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
+    weights = error_weights(load, tariff)
     return Prospect(
         noise, cut, missed, below_variance, load, variance, weights, policy.estimator, over,
         tariff.offset, low, blocks,

@@ -22,7 +22,7 @@ from hushgrid._numbers import Floats, is_real
 from hushgrid.errors import PlanError
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import STEPS_PER_DAY
-from hushgrid.model.zone import Tariff, optimal_rate, relative_to
+from hushgrid.model.zone import Tariff, marginal_rate, optimal_rate, relative_to
 from hushgrid.planning.planner import Plan
 
 ELASTICITY = (
@@ -88,10 +88,14 @@ def stability(
     z, b = np.broadcast_arrays(np.asarray(load, np.float64), np.asarray(scale, np.float64))
     z, b = np.atleast_1d(z), np.atleast_1d(b)
     rate = relative_to(optimal_rate(z, tariff), tariff)
-    gain = float(np.mean(elasticity * (1 - tariff.beta / rate)))
+    slope = marginal_rate(z, tariff)
+    share = 1 - tariff.beta / rate
+    if tariff.curve is not None:
+        share = slope * (z + tariff.inelastic - tariff.offset) / 1000 / rate
+    gain = float(np.mean(elasticity * share))
     lengths = lengths or (1,) * len(b)
     steps = np.repeat(lengths, lengths)
-    relative = np.maximum(tariff.alpha * b / 1000 / rate, 1e-12)  # scale of noise in the price
+    relative = np.maximum(slope * b / 1000 / rate, 1e-12)  # scale of noise in the price
     noise = math.sqrt(float(np.mean((steps + 1) * (steps + 2) / 3 * relative**2)))
     s, limit = tariff.smooth, (1 + tariff.smooth) / (1 - tariff.smooth)
     damping = math.sqrt(1 - (s - (1 - s) * gain) ** 2) if gain < limit else 0.0

@@ -150,7 +150,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ErrorCurve:
     """The points of one trust.
 
     Attributes:
@@ -175,7 +175,7 @@ class Tradeoff:
 
     eta: float
     point: Point
-    curves: tuple[Curve, ...]
+    curves: tuple[ErrorCurve, ...]
     forecast: float
 
 
@@ -247,7 +247,7 @@ def tradeoff(
             points = [_point_at(base, trust_policy, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
-        curves.append(Curve(eta, tuple(points)))
+        curves.append(ErrorCurve(eta, tuple(points)))
     if not curves:
         raise PlanError("no promise can be planned for these terms; see hushgrid check.")
     forecast = base.forecast(rho) * math.sqrt(policy.horizon)

@@ -21,9 +21,16 @@ from hushgrid.belief.followed import usual_parts
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tariff, Zone, offset_tariff, optimal_rate, relative_to
+from hushgrid.model.zone import Tariff, Zone, offset_tariff
 from hushgrid.planning.clamp import MOST_CUT, MOST_MOVED, ClampGrid, clamp_grid
-from hushgrid.planning.expected_error import RHO, BlockFilter, ClampMoments, Prospect, prospect
+from hushgrid.planning.expected_error import (
+    RHO,
+    BlockFilter,
+    ClampMoments,
+    Prospect,
+    error_weights,
+    prospect,
+)
 
 _HOUR, _WEEK = 3600, 604_800  # [s]
 # hours of a block; all divide a week, so that blocks begin at the same local times in every week
@@ -348,7 +355,7 @@ def longest_window(
     allowed[-1] = True
     grid = ClampGrid(tuple((at,) for at in clamps), np.array(clamps, np.float64), parts, allowed)
     load = np.array([usual * homes])
-    weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
+    weights = error_weights(load, tariff)
     zeros = np.zeros(1)
     base = Prospect(zeros, zeros, zeros, zeros, load, zeros, weights, "releases")
     errors_by_window = dict[str, float]()

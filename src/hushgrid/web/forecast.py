@@ -8,11 +8,12 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from hushgrid.belief.estimate import LoadMixture, intervals
+from hushgrid.belief.expected_rate import mean_rates
 from hushgrid.belief.followed import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
 from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import ZoneService
-from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.model.zone import feed_in_rate, smoothed_rate
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.feeds import (
     DAY,
@@ -165,7 +166,7 @@ class Forecaster:
         public, rates = informed(self._public.knowledge, release.covariates), self._public.rates
         if release.source != "readings" or release.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
-        elif self._zone.policy.publish == "raw":
+        elif self._zone.policy.publish == "raw" and self._zone.scenario.tariff.curve is None:
             loads = noise_interval(public, release.load_hat, release.scale, rates)
         else:
             loads = posterior_interval(public, release.load_hat, release.scale, rates)
@@ -187,9 +188,10 @@ class Forecaster:
         means = [float((law.weights * law.mean).sum()) for law in laws]
         ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
         starts, guesses = count(start, self._zone.seconds), list[Guess]()
+        rates = mean_rates(laws, tariff)
         last = replay.rates[-1] if replay.rates else None
-        for at, mean, within in zip(starts, means, ranges, strict=False):
-            last = public_rate(mean, tariff, last)
+        for at, mean, rate, within in zip(starts, means, rates, ranges, strict=False):
+            last = smoothed_rate(rate, tariff, last)
             guesses.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
         return guesses
 

@@ -86,9 +86,14 @@ _NUMBER = number(-math.inf)
 
 def _are_figures(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(name, str) and (_NUMBER.fits(figure) or _are_figures(figure))
+        isinstance(name, str)
+        and (_NUMBER.fits(figure) or _are_figures(figure) or _are_pairs(figure))
         for name, figure in value.items()
     )
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(_are_numbers(row, 2) for row in value)
 
 
 def _is_promise(value: Any) -> bool:
@@ -125,7 +130,7 @@ def _are_rates(value: Any) -> bool:
 
 
 RATES = Rule(_are_rates, f"1 to {MOST_PRICES} finite numbers")
-FIGURES = Rule(_are_figures, "numbers by name")
+FIGURES = Rule(_are_figures, "numbers, or pairs of numbers, by name")
 PROMISE = Rule(_is_promise, "secret, epsilon and eta, and with the secret window its seconds")
 PLAN = Rule(_is_plan, "blocks: rows of their steps, what each loses, and how many follow")
 

@@ -385,10 +385,13 @@ class TariffTerms(RateTerms):
     Attributes:
         smooth: share of the last rate that a new one keeps.
         feed_in: terms of the rate of what is fed in, where the tariff has one.
+        curve: where the rate is no straight line: pairs of load [kWh of an interval] and rate,
+            linear in between; alpha is then the slope from first to last.
     """
 
     smooth: float
     feed_in: RateTerms = RateTerms(alpha=0.0, beta=0.0, floor=0.0, cap=None)
+    curve: list[list[float]] = []
 
 
 class ReadingLimits(AnswerModel):
