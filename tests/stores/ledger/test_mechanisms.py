@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +30,7 @@ from tests.cli.commands import hushgrid
 from tests.curator.curators import Shown, curator
 from tests.curator.streets import BEGINS, HOUR, load, publish, standing
 from tests.stores.ledger.ledgers import (
+    ROOT,
     START,
     Story,
     lines_of,
@@ -97,6 +101,15 @@ def test_dp_accounting_composes_a_life_to_the_sum_of_the_ledger(street: Path) ->
     assert zone["epsilon"] == pytest.approx(ledger.epsilon, rel=1e-12)
     assert epsilon_of(zone["mechanisms"]) == pytest.approx(ledger.epsilon, rel=CLOSE)
     assert ledger.epsilon > 2  # more than a window may lose
+
+
+def test_the_program_of_the_guide_prints_the_sum(street: Path) -> None:
+    export(street, "ledger.db")
+    (program,) = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "audit.md").read_text(), re.S)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=street, capture_output=True, text=True, check=True
+    )
+    assert float(answer.stdout) == pytest.approx(standing(street).epsilon, rel=CLOSE)
 
 
 def test_dp_accounting_composes_any_window_to_the_sum_of_its_account(street: Path) -> None:

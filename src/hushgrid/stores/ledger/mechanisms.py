@@ -115,7 +115,7 @@ def _blocks(state: LedgerState) -> Iterator[Mechanism]:
 def _loss(release: ReleaseRecord) -> float:
     """What a release can lose about any home, whatever anyone consumes, and as it was booked."""
     block = _own_block(release)
-    return max(release.epsilon, release.epsilon_any, 0.0 if block is None else block[2])
+    return float(max(release.epsilon, release.epsilon_any, 0.0 if block is None else block[2]))
 
 
 def _own_block(release: ReleaseRecord) -> tuple[float, ...] | None:
