@@ -96,6 +96,9 @@ RUN: dict[str, dict[str, list[str]]] = {
             f"{HERE}::test_laws_by_season",
             "files/test_without_model.py",
             f"{HERE}::test_homes_that_export",
+            f"{HERE}::test_prices_ahead_and_curves",
+            f"{HERE}::test_prices_ahead_and_curves",
+            f"{HERE}::test_prices_ahead_and_curves",
             f"{FEEDS}::test_charges_of_a_file",
         ]
     },
@@ -362,6 +365,23 @@ def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_text(f"{head}{houses}\n{MODEL}")
     (zone,) = load_deployment(file).zones
     assert (zone.meters[0], len(zone.meters)) == ("sun-0001", 300)
+
+
+def test_prices_ahead_and_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tables of the guide in the zone that init writes."""
+    found = blocks(PAGES["files.md"])["toml"]
+    (ahead,) = [text for text in found if "[prices]" in text]
+    run(capsys, f"hushgrid init {tmp_path}")
+    file = tmp_path / "service.toml"
+    whole = file.read_text()
+    straight = whole[whole.index("alpha = ") : whole.index("cap = ")]
+    prices = []
+    for curve in (text for text in found if "[tariff.curve]" in text):
+        file.write_text(f"{whole.replace(straight, '')}\n{ahead}\n{curve}")
+        (zone,) = load_deployment(file).zones
+        assert zone.ahead is not None and zone.ahead.days == 1
+        prices.append([round(zone.scenario.tariff.rate(kwh * 1000), 3) for kwh in (55, 90, 200)])
+    assert prices == [[0.15, 0.4, 0.6], [0.16, 0.3, 0.3]]
 
 
 def test_readings_as_json() -> None:
