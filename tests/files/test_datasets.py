@@ -12,6 +12,7 @@ import pytest
 
 from hushgrid.errors import IntakeError
 from hushgrid.files.datasets import recognise, verify
+from hushgrid.files.layouts import layout_of
 from hushgrid.intake.eco import eco_day
 from hushgrid.report.datasets import report_json, report_prose
 from tests.cli.commands import hushgrid
@@ -92,6 +93,7 @@ def test_each_layout_is_named(name: str, dataset: str, interval: int) -> None:
     assert (recognised.layout, recognised.unit) == (name, "kWh")
     assert recognised.dataset is not None
     assert (recognised.dataset.name, recognised.dataset.interval) == (dataset, interval)
+    assert layout_of(FILES[name]).name == name  # a replay takes the same one
 
 
 def test_a_year_of_ausgrid_is_read_by_the_clocks_of_sydney(tmp_path: Path) -> None:
