@@ -19,8 +19,8 @@ from hushgrid.intake.datasets import (
     DATASETS,
     ECO,
     KNOWN_FILES,
-    PublicDataset,
     DatasetTally,
+    PublicDataset,
     of_meters,
     problems_of,
 )
