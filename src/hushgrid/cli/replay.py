@@ -87,6 +87,10 @@ def replay(
             " published.",
         ),
     ] = False,
+    dpia: Annotated[
+        Path | None,
+        typer.Option(help="Write the text of a data-protection impact assessment (Markdown)."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Promises played at once; else one a core.")
     ] = None,
@@ -112,10 +116,11 @@ def replay(
     """
     from hushgrid.errors import IntakeError, PlanError
     from hushgrid.files.layouts import read_homes
-    from hushgrid.files.results import make_folder
+    from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.zone_file import load_tariff
     from hushgrid.lab.conclusions import check_homes, too_large
     from hushgrid.lab.datasets import real_days
+    from hushgrid.report.dpia import dpia_text
     from hushgrid.report.replay import replay_prose
 
     common.require("matplotlib", "plot")
@@ -153,6 +158,8 @@ def replay(
         real, wh, lambda days: _contents(homes, real, days, left_out), setting, out, "private"
     )
     paths = _write(evidence, out, homes.time_zone, tariff)
+    if dpia is not None:
+        paths.append(write_text(dpia, dpia_text(evidence), private=True))
     values = _json(evidence)
     if public:
         synthetic, made = _synthetic(real, setting, seconds)
@@ -336,11 +343,17 @@ def _begin(*terms: Any) -> None:
 
 
 def _play_one(promise: ReplayPromise) -> Played:
+    import os
+    from multiprocessing import parent_process
+
     from hushgrid.lab.replay import play
 
     source, draws, seed, counter = _worker
+    parent = parent_process()
 
     def tick() -> None:
+        if parent is not None and not parent.is_alive():  # killed: nobody waits for the result
+            os._exit(1)
         with counter.get_lock():
             counter.value += 1
 
@@ -426,16 +439,16 @@ def _synthetic(
     from hushgrid.lab.evidence import Contents
     from hushgrid.lab.replay import calendar_days, synthetic_days
 
-    homes = len(real.meters)
+    homes, span = len(real.meters), int(real.date[-1] - real.date[0]) + 1
     made = synthetic_days(
-        homes, days=365, seconds=seconds, usual=setting.usual, bound=_largest(setting.bound),
-        seed=setting.seed,
+        homes, days=min(span, 365), seconds=seconds, usual=setting.usual,
+        bound=_largest(setting.bound), seed=setting.seed,
     )  # fmt: skip
     days = calendar_days(made.date)
     notes = (
         "Homes are drawn from the published load shape and from how homes and readings spread"
         " about it. Taken from the zone are its number of homes, interval, contract bound and"
-        " tariff, which are public.",
+        " tariff, and the length of the period, which are public.",
         "Synthetic homes share no weather and no holidays, so real zones are harder to follow.",
     )
     mean = mean_use(_rows(made), seconds)
