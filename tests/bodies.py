@@ -12,10 +12,9 @@ from hushgrid.stores.ledger.entries import (
     GenesisRecord,
     ReleaseRecord,
     ResumeRecord,
-    TermsRecord,
     TransferRecord,
-    terms_name,
 )
+from hushgrid.stores.ledger.terms import TermsRecord, terms_name
 
 
 def _body(make: Callable[..., Any]) -> Callable[..., dict[str, Any]]:

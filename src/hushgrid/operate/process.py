@@ -336,7 +336,8 @@ class Process:
             )
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
-            self.history.fill(zone.id, curator.releases, curator.lists)
+            since = curator.priced_since
+            self.history.fill(zone.id, curator.releases, curator.lists, priced_since=since)
             if zone.ahead is not None and curator.lists:
                 self._metrics.listed(zone, curator.lists[-1])
             yield curator

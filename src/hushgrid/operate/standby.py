@@ -181,7 +181,8 @@ class Standby:
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
-                new_terms = new_terms or any(record.kind == "terms" for record in new)
+                kinds = {record.kind for record in new}
+                new_terms = new_terms or bool(kinds & {"terms", "tariff"})
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:

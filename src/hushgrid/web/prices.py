@@ -72,6 +72,7 @@ class History:
         self.zones, self.simulated = {zone.id: zone for zone in zones}, simulated
         self.unread = set(self.zones) if unread else set[str]()
         self._forecasters = {name: Forecaster(zone) for name, zone in self.zones.items()}
+        self._priced_since = dict.fromkeys(self.zones, 0)
         self._turn = threading.Lock()  # one forecast at a time: the loop needs the interpreter
         # by zone and whether all of it is made: the last release and instants that it is of
         self._making: dict[
@@ -88,7 +89,12 @@ class History:
         self._mutex = threading.Lock()
 
     def fill(
-        self, zone: str, releases: Sequence[ReleaseRecord], lists: Iterable[PricesRecord] = ()
+        self,
+        zone: str,
+        releases: Sequence[ReleaseRecord],
+        lists: Iterable[PricesRecord] = (),
+        *,
+        priced_since: int = 0,
     ) -> None:
         """Set the releases and lists of a zone from its ledger; subscribers are not notified.
 
@@ -96,9 +102,13 @@ class History:
             zone: The zone's id.
             releases: Its releases.
             lists: Its lists of prices.
+            priced_since: When its tariff began [UTC s].
         """
         with self._mutex:
             self.unread.discard(zone)
+            if priced_since != self._priced_since[zone]:
+                self._priced_since[zone] = priced_since
+                self._forecasters[zone] = Forecaster(self.zones[zone], priced_since)
             self._releases[zone] = Releases(releases[-KEPT:])
             self._lists[zone] = list(lists)
 
@@ -109,7 +119,8 @@ class History:
             zone: The zone over that week.
         """
         with self._mutex:
-            self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
+            self.zones[zone.id] = zone
+            self._forecasters[zone.id] = Forecaster(zone, self._priced_since[zone.id])
 
     def watch(self, watcher: ReleaseWatcher) -> Callable[[], None]:
         """Call `watcher` with every new release; it must not block.

@@ -25,8 +25,9 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
-from hushgrid.stores.ledger.entries import GapRecord, terms_name
+from hushgrid.stores.ledger.entries import GapRecord
 from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.terms import terms_name
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.bodies import transfer
 from tests.curator.curators import Shown, curator
