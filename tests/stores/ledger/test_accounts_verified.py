@@ -438,7 +438,6 @@ STATED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "digest": ("digest", other_digest),
     "seconds": ("seconds", lambda seconds: seconds * 2),
     "zone": ("zone", other_digest),
-    "tariff": ("tariff", lambda tariff: {**tariff, "alpha": tariff["alpha"] + 1}),
     "occupancy": ("occupancy", other_digest),
     "consumption": ("consumption", other_digest),
     "promise": ("promise", lambda promise: {**promise, "epsilon": 2.0}),

@@ -78,11 +78,12 @@ class LedgerEntry:
 
 
 @cache
-def _placed(entry_type: type[LedgerEntry]) -> tuple[str, ...]:
+def _placed(entry_type: Any) -> tuple[str, ...]:
     names = (member.name for member in fields(entry_type))
     return tuple(name for name in names if name in ("seq", "head", "signature"))
 
 
 @cache
-def _rules(entry_type: type[LedgerEntry]) -> Mapping[str, Rule]:
-    return entry_type.rules()
+def _rules(entry_type: Any) -> Mapping[str, Rule]:
+    rules: Mapping[str, Rule] = entry_type.rules()
+    return rules
