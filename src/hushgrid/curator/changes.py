@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hushgrid.curator.terms import (
@@ -119,10 +120,12 @@ class Changes(NamedTuple):
         deployment: The service: zones with the terms of their ledgers as they began, the others
             with the file's terms from their next border of blocks on.
         zones: What changes in each of the others, a sentence by zone.
+        borders: When those begin that need terms of their own [UTC s]; a tariff alone needs none.
     """
 
     deployment: Deployment
     zones: Mapping[str, str]
+    borders: Mapping[str, int] = MappingProxyType({})
 
 
 def changes_of(deployment: Deployment, now: float) -> Changes:
@@ -138,7 +141,7 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
     opened = _opened(deployment)
     if opened is None:
         return Changes(deployment, {})
-    zones, changed = list[ZoneService](), dict[str, str]()
+    zones, changed, borders = list[ZoneService](), dict[str, str](), dict[str, int]()
     with opened as store:
         for zone in deployment.zones:
             terms, tariff = last_terms(store, zone.id), _last_tariff(store, zone.id)
@@ -147,13 +150,14 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
                 standing = fold(store.records(zone.id))
                 zone_at_terms = placed(zone, next_border(zone, standing, now))
                 changed[zone.id] = change_of(zone_at_terms, standing)
+                borders[zone.id] = zone_at_terms.begins
             else:
                 zone_at_terms = _at_last(zone_at_terms, store)
                 if terms is not None and tariff is not None and not same_tariff(zone, tariff):
                     standing = fold(store.records(zone.id))
                     changed[zone.id] = tariff_change(zone_at_terms, standing)
             zones.append(zone_at_terms)
-    return Changes(replace(deployment, zones=tuple(zones)), changed)
+    return Changes(replace(deployment, zones=tuple(zones)), changed, borders)
 
 
 def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:

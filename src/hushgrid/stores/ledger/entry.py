@@ -6,10 +6,10 @@ chain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from hushgrid._numbers import Rule, from_json, rules_of, to_json
 from hushgrid.errors import LedgerError
@@ -38,7 +38,7 @@ class LedgerEntry:
         Raises:
             LedgerError: Names the field and never its value, which may be anything.
         """
-        rules, kind = _rules(cls), cls.kind
+        rules, kind = _rules(cast(Hashable, cls)), cls.kind
         required = [name for name, rule in rules.items() if not rule.optional]
         for name in required:
             if name not in body:
@@ -70,7 +70,7 @@ class LedgerEntry:
     def _place(cls, record: Record) -> dict[str, Any]:
         """The fields of the type that say where the record is in its chain."""
         place = {"seq": record.seq, "head": record.digest, "signature": record.signature}
-        return {name: place[name] for name in _placed(cls)}
+        return {name: place[name] for name in _placed(cast(Hashable, cls))}
 
     def to_body(self) -> dict[str, Any]:
         """The body of its record."""
