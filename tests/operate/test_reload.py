@@ -4,11 +4,16 @@ readings, and a mistake leaves it as it runs."""
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hushgrid import Policy, Tariff
@@ -19,7 +24,9 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.reload import Reload
 from hushgrid.stores.ledger.entries import first_step, last_step
+from tests.curator.setups import street_in
 from tests.operate.faults import FIRST, World, no_pauses, service, wh, zone
+from tests.web.brokers import free_port, until
 
 __all__ = ["no_pauses"]
 
@@ -289,3 +296,39 @@ def test_curators_that_stand_by_refuse(caplog: pytest.LogCaptureFixture) -> None
 def test_readings_are_below_their_bound() -> None:
     """What these stories rest on."""
     assert all(wh(house, FIRST) < 1000 for house in range(6))
+
+
+def test_a_signal_asks_a_process_for_it(tmp_path: Path) -> None:
+    """As `systemctl reload` does; it ends as well as before."""
+    path, port = street_in(tmp_path / "zone"), free_port()
+    path.write_text(path.read_text().replace("port = 8080", f"port = {port}"))
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from hushgrid.cli import main; main()", "serve", str(path)],
+            stdin=subprocess.DEVNULL,
+            stderr=stream,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        )
+    try:
+        assert until(lambda: alpha(port) == 0.012, 120), log.read_text()
+        path.write_text(path.read_text().replace("alpha = 0.012", "alpha = 0.024"))
+        process.send_signal(signal.SIGHUP)
+        assert until(lambda: alpha(port) == 0.024, 120), log.read_text()
+        path.write_text(path.read_text().replace("alpha = 0.024", "alpha = -1.0"))
+        process.send_signal(signal.SIGHUP)
+        assert until(lambda: "changed file not taken" in log.read_text(), 60)
+        assert alpha(port) == 0.024
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+
+
+def alpha(port: int) -> float | None:
+    """The slope of the tariff, as anyone reads it; None where nothing answers."""
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/promise", params={"zone": "elm-street"})
+        return float(answer.json()["tariff"]["alpha"]) if answer.status_code == 200 else None
+    except httpx.TransportError:
+        return None

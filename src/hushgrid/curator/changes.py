@@ -174,12 +174,13 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
     for zone in deployment.zones:
         terms, tariff = last_terms(store, zone.id), _last_tariff(store, zone.id)
         begun = _as_begun(zone, store)
-        differing = "" if terms is None else _differing(begun, terms, tariff)
-        if not differing:
+        same = terms is None or digest_of(begun) == terms.digest
+        if terms is None or (same and (tariff is None or same_tariff(begun, tariff))):
             zones.append(_at_last(begun, store))
             continue
         differences[zone.id] = (
-            f"zone {zone.id}: {differing} of the file are not those of the ledger;"
+            f"zone {zone.id}: {_differing(begun, terms, tariff)} of the file are not those of the"
+            " ledger;"
             " this curator does not serve the zone, give it the file of the active one."
         )
     return Changes(replace(deployment, zones=tuple(zones)), differences)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hushgrid.curator.clock import Clock
     from hushgrid.files.deployment import Deployment
     from hushgrid.operate.process import Process
-    from hushgrid.operate.reload import Reload
+    from hushgrid.operate.reload import Reload, Start
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
 
@@ -101,11 +101,10 @@ def _serve_alone(
     run: Callable[[Process, Callable[[], bool], Callable[[Process], bool]], None],
 ) -> None:
     """Run a curator that is the only one, again wherever a changed file can begin."""
-    from contextlib import ExitStack
+    import gc
 
     from hushgrid.curator.changes import changes_of, unasked
-    from hushgrid.errors import HushgridError, LedgerError
-    from hushgrid.operate.process import Process
+    from hushgrid.errors import LedgerError
     from hushgrid.operate.reload import Start
 
     def begins(process: Process) -> bool:
@@ -116,25 +115,46 @@ def _serve_alone(
     found = (changes or changes_of)(deployment, clock.now())
     if found.zones and not changed:
         raise LedgerError(unasked(found.zones))
-    start, failure = Start(found.deployment, found.zones, {}), None
-    running: Deployment | None = None  # before a changed file
+    start, running = Start(found.deployment, found.zones, {}), None
     while True:
-        with ExitStack() as stack:
-            try:
-                process = Process(start.deployment, stack)
-                process.open(clock.now(), start.changed, start.begins)
-                process.listen(clock)
-            except (HushgridError, OSError) as error:
-                if running is None:
-                    raise
-                failure = error
-            else:
-                failure = None
-                run(process, stop.is_set, begins)
-                running, starts = process.deployment, process.starts
-        if stop.is_set() or reload is None or running is None:
+        failure, present, starts = _session(start, clock, stop, begins, run)
+        if failure is not None and (reload is None or running is None):
+            raise failure
+        if stop.is_set() or reload is None:
             return
         if failure is not None:
+            assert running is not None
             start, running = reload.withdraw(start, running, failure, clock.now()), None
         else:
-            start = reload.begin(running, starts, clock.now())
+            start, running = reload.begin(present, starts, clock.now()), present
+        gc.unfreeze()  # what the session before had is garbage now
+        gc.collect()
+
+
+def _session(
+    start: Start,
+    clock: Clock,
+    stop: threading.Event,
+    begins: Callable[[Process], bool],
+    run: Callable[[Process, Callable[[], bool], Callable[[Process], bool]], None],
+) -> tuple[Exception | None, Deployment, dict[str, int]]:
+    """Open a process and run it until it is stopped or a changed file can begin.
+
+    Returns:
+        Why it could not be opened; the service as it ran; when the interval starts that each zone
+        publishes next [UTC s].
+    """
+    from contextlib import ExitStack
+
+    from hushgrid.errors import HushgridError
+    from hushgrid.operate.process import Process
+
+    with ExitStack() as stack:
+        try:
+            process = Process(start.deployment, stack)
+            process.open(clock.now(), start.changed, start.begins)
+            process.listen(clock)
+        except (HushgridError, OSError) as error:
+            return error, start.deployment, {}
+        run(process, stop.is_set, begins)
+        return None, process.deployment, process.starts

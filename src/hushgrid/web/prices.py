@@ -23,6 +23,7 @@ from typing import Any
 from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.digest import tariff_fields
 from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.ledger.releases import Releases
 from hushgrid.web.feeds import (
@@ -170,6 +171,10 @@ class History:
         if self._prices.get(zone.id) != prices.price:
             self._prices[zone.id] = prices.price
             _notify(self._price_watchers, zone, prices.price)
+
+    def of_tariff(self, zone: str, release: ReleaseRecord) -> bool:
+        """Whether a release is priced by the zone's present tariff."""
+        return release.start >= self._priced_since[zone]
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Append a release and notify subscribers. Does nothing if it is already stored."""
@@ -473,7 +478,8 @@ class Page:
 
 def _presentation(zone: ZoneService) -> str:
     """Digest of what a file may change without a release: the same head then has other bodies."""
-    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits)
+    tariff = (tariff_fields(zone.scenario.tariff), zone.fallback_rate)  # of expected prices
+    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits, tariff)
     return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
 
 
