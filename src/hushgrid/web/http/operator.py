@@ -446,10 +446,8 @@ def _row(
         "t": release.t,
         "start": utc(release.start),
         "applies_from": utc(release.applies_start),
-        "load": None if load is None else load - zone.scenario.tariff.offset,
-        "optimal": public_rate(load, zone.scenario.tariff)
-        if load is not None and of_tariff
-        else None,
+        "load": None if load is None else load - tariff.offset,
+        "optimal": public_rate(load, tariff) if load is not None and of_tariff else None,
         "rate": release.rate,
         "load_hat": None if release.load_hat is None else release.net_load_hat,
         "put_back": release.put_back,
