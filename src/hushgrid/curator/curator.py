@@ -19,11 +19,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +31,13 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
 from hushgrid.curator.account_records import room_of
-from hushgrid.curator.changes import zone_as_begun
+from hushgrid.curator.block_sizes import BlockSizes
+from hushgrid.curator.changes import begins_terms, last_terms, zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.price_lists import due_list, price_list
 from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers
-from hushgrid.curator.replay import Replay, last_block, last_release
+from hushgrid.curator.replay import Replay, last_release
 from hushgrid.curator.status import (
     NO_SIZE,
     NOT_BEGUN,
@@ -54,7 +53,7 @@ from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
+from hushgrid.mechanism.release import Mode, PreparedNoise, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, smoothed_rate
 from hushgrid.stores.ledger.checkpoint import Checkpoint
@@ -67,11 +66,10 @@ from hushgrid.stores.ledger.entries import (
     first_step,
 )
 from hushgrid.stores.ledger.records import Head
-from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness
 from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.stores.meters import MeterStore
-from hushgrid.stores.meters.columns import Closed, NoiseBlock
+from hushgrid.stores.meters.columns import Closed
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -120,93 +118,6 @@ def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
     if deployment.price_file is None:
         return None
     return PriceFile(deployment.price_file)
-
-
-class BlockSizes:
-    """The sizes M of the noise of a zone's blocks of steps, which its meter store keeps sealed.
-
-    Args:
-        meters: The meter store.
-        noise: Source of the noise.
-
-    Attributes:
-        mark: The public mark of the present block's draw; 0 without blocks.
-        lost: Whether the present block has a release and no M.
-    """
-
-    def __init__(self, meters: MeterStore, noise: Noise | Stepwise) -> None:
-        self._meters, self._noise = meters, noise
-        self._block: NoiseBlock | None = None  # whose M the meter store may have
-        self._until = -1  # blocks that began before have no key [UTC s]
-        self._swept = ""  # terms since whose start here no M of others is kept
-        self._erased = False
-        self.lost = False
-
-    @property
-    def mark(self) -> int:
-        """See the class."""
-        return 0 if self._block is None else self._block.mark
-
-    def at(
-        self, zone: ZoneService, state: State, standing: LedgerState, scale: float | None
-    ) -> int | None:
-        """The size M of the noise of a step's block; None without blocks, or where it is lost.
-
-        It is used for the block that is open in the ledger alone, and drawn only where nothing of
-        the block is published or may be.
-
-        Args:
-            zone: The zone.
-            state: The state before the step.
-            standing: What the ledger says.
-            scale: Scale of the block's noise [Wh]; None: the step has no noise of its own.
-
-        Returns:
-            The size.
-        """
-        schedule, terms, seconds = zone.policy.schedule, standing.terms, zone.seconds
-        before = zone.begins // seconds - 1
-        block, size, opens = None, None, None
-        assert terms is not None
-        self.lost = False
-        # before the first release of terms a start may begin earlier than the last one did
-        until = terms.first * seconds
-        if state.t > zone.policy.horizon:
-            until = zone.ends
-        elif schedule.lengths and standing.current:
-            until = (before + schedule.span(state.t)[0]) * seconds
-        if schedule.lengths and scale is not None:
-            first, last = (before + t for t in schedule.span(state.t))
-            open_block, opens = last_block(standing), first * seconds
-            begun = first == open_block.get("first")
-            mark = open_block["mark"] if begun else self._new_mark()
-            block = NoiseBlock(terms.head, opens, scale, mark)
-            if not begun and self._block is not None and block[:-1] == self._block[:-1]:
-                block = self._block
-            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
-            if not any(gap.first <= last and first <= gap.last for gap in gaps):
-                source = self._noise
-                if isinstance(source, Stepwise):
-                    source = source.of_block(first)
-                draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone.id, block, None if begun else draw)
-            self.lost = size is None
-            block = None if self.lost else block
-        if not self._erased or (self._block, self._until) != (block, until):
-            other_terms, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(
-                zone.id, terms.head, opens, until=until, other_terms=other_terms
-            )
-            self._block, self._until, self._erased = block, until, True
-        return size
-
-    def _new_mark(self) -> int:
-        """The mark of a new draw.
-
-        A store may be put back, or follow its primary from behind, and hold the M of an earlier
-        draw: two sizes in a block would lose twice.
-        """
-        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
 
 class Curator:
@@ -281,7 +192,8 @@ class Curator:
             publishers: The ways out.
             mode: Production or simulation.
             now: [UTC s]
-            new_terms: Record these terms, whether or not there are others.
+            new_terms: The operator has agreed to the file: record its terms, where they are others
+                or begin later than those on record, and its tariff. A tariff alone begins no terms.
             begins: First interval [UTC s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
@@ -298,11 +210,12 @@ class Curator:
             The curator; the lock is held until the context ends.
 
         Raises:
-            LedgerError: The ledger cannot be gone on with: other terms, another key, two
-                histories, a gap that is not booked.
+            LedgerError: The ledger cannot be gone on with: other terms or another tariff, another
+                key, two histories, a gap that is not booked.
             MeterError: The meter store holds the zone under other terms.
         """
-        checkpoint = None
+        checkpoint, changed = None, new_terms
+        new_terms = changed and begins_terms(service, last_terms(store, service.id))
         if not new_terms:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
@@ -317,8 +230,9 @@ class Curator:
             if terms is None and not new_terms:  # before terms are on record that it contradicts
                 meters.open_zone(*service.roster)
             if not new_terms and terms is not None:
-                service = zone_as_begun(service, terms)
-            begin(service, ledger, meters, key, new_terms)
+                tariff = ledger.standing.tariff_before(terms.seq)
+                service = zone_as_begun(service, terms, tariff)
+            begin(service, ledger, meters, key, new_terms, changed=changed)
             meters.open_zone(*service.roster)
             if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
@@ -487,6 +401,12 @@ class Curator:
         self._publishers.add_list(PricesRecord.from_record(record, checked=True))
         self._publishers.show(self.service, now)
         log.info("prices listed", extra={"zone": self.service.id, "prices": due.number})
+
+    @property
+    def priced_since(self) -> int:
+        """When the present tariff began [UTC s]: earlier prices are of another one."""
+        tariff = self._ledger.standing.tariff
+        return 0 if tariff is None else tariff.begins
 
     @property
     def lists(self) -> Sequence[PricesRecord]:
