@@ -125,7 +125,9 @@ def test_a_tariff_begins_at_once(tmp_path: Path) -> None:
     assert len(world.standing().tariffs) == 2
 
 
-def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [1, LENGTH])
+def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path, at: int) -> None:
+    """Also where it is asked for at the border itself: the next block is not open yet."""
     made, other = blocks(0.8), priced(blocks(0.4), Tariff(2.0, 30.0))
     world = World(service(tmp_path, made))
     file = File(world.made)
@@ -134,7 +136,7 @@ def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
         file.change(world, other)
         yield
 
-    played(world, file, whole(1), asks, whole(8))
+    played(world, file, whole(at), asks, whole(8))
     world.judge()
     judge_whole(world)
     terms = world.standing().terms_records
@@ -170,14 +172,14 @@ def test_a_file_without_blocks_is_planned_for_each_change(tmp_path: Path) -> Non
     more = from_file(tmp_path, (0.0275, 0.5), homes=41)
     assert digest_of(made) != digest_of(other)
     length = made.policy.schedule.lengths[0]
-    assert length > 4
+    assert length == LENGTH
     world = World(service(tmp_path, made))
     file = File(world.made)
 
     def asks(world: World) -> Iterator[None]:
         file.change(world, other)
         yield
-        yield from world.whole(2)
+        yield from world.whole(1)
         file.change(world, more)
         yield
         while world.t < FIRST + length:
@@ -185,11 +187,11 @@ def test_a_file_without_blocks_is_planned_for_each_change(tmp_path: Path) -> Non
         meters_of(world, file)
         yield from world.whole(3)
 
-    played(world, file, whole(2), asks)
+    played(world, file, whole(1), asks)
     standing = world.standing()
     judge_whole(world)
     assert [one.first for one in standing.terms_records] == [FIRST, FIRST + length]
-    assert [one.begins for one in standing.tariffs] == [FIRST * 900, (FIRST + 2) * 900]
+    assert [one.begins for one in standing.tariffs] == [FIRST * 900, (FIRST + 1) * 900]
     assert audited(world, other, more) == set()
 
 
