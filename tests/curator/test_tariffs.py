@@ -17,12 +17,12 @@ from hushgrid.curator.changes import Changes, changes_of
 from hushgrid.curator.terms import digest_of, stated_fields, tariff_figures
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import placed, planned_with
 from hushgrid.mechanism.digest import tariff_from
 from hushgrid.model.curve import Curve
 from hushgrid.model.zone import FeedIn, public_rate
 from hushgrid.operate.audit import load_ledger, terms_of
+from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
 from hushgrid.stores.ledger.records import Record
@@ -31,8 +31,9 @@ from hushgrid.stores.ledger.writer import Ledger, verify_signature
 from hushgrid.web.forecast import Forecaster
 from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.hourly import HOUR, street
+from tests.curator.planned import from_file
 from tests.curator.price_lists import DAY, ShownLists, ahead_zone
-from tests.curator.setups import BEGINS, service_text
+from tests.curator.setups import BEGINS
 from tests.curator.worlds import deployment
 from tests.stores.ledger.ledgers import KEY, lines_of, sealed
 from tests.stores.ledger.verifier import SCRIPT
@@ -209,26 +210,16 @@ def test_another_tariff_is_asked_for_and_said(tmp_path: Path) -> None:
     assert "the tariff" in words
 
 
-POLICY = """
-[policy]
-secret = "window"
-window = "P1D"
-epsilon = 1.0
-usual = 94.0
-
-[[houses]]
-count = 40
-meters = { prefix = "elm-" }
-bound = 2500
-"""
-
-
-def from_file(folder: Path, tariff: tuple[float, float]) -> ZoneService:
-    """A zone whose file names a promise, and leaves blocks and clamp to the plan."""
-    text = service_text("2026-01-05T00:00:00Z", tariff=tariff) + POLICY
-    (folder / "service.toml").write_text(text)
-    (zone,) = load_deployment(folder / "service.toml").zones
-    return zone
+def test_check_says_it_and_begins_nothing(tmp_path: Path) -> None:
+    zone = street(BEGINS, PROMISES["interval"])
+    ran(tmp_path, zone, zone, zone)
+    made = deployment(tmp_path, priced(zone, OTHER), key=tmp_path / "key")
+    findings = examine(made)
+    (remark,) = (text for text in findings.remarks if "tariff" in text)
+    assert "the tariff of the file begins at 2026-01-05T12:00:00Z" in remark
+    assert not findings.running["elm"].new
+    plain = examine(deployment(tmp_path, zone, key=tmp_path / "key"))
+    assert not any("tariff" in text for text in plain.remarks)
 
 
 def test_terms_keep_the_plan_that_their_own_tariff_led_to(tmp_path: Path) -> None:

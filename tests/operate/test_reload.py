@@ -18,12 +18,14 @@ import pytest
 
 from hushgrid import Policy, Tariff
 from hushgrid.audit.certificate import certify
+from hushgrid.curator.terms import digest_of
 from hushgrid.errors import FileError, LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.reload import Reload
 from hushgrid.stores.ledger.entries import first_step, last_step
+from tests.curator.planned import from_file
 from tests.curator.setups import street_in
 from tests.operate.faults import FIRST, World, no_pauses, service, wh, zone
 from tests.web.brokers import free_port, until
@@ -123,7 +125,9 @@ def test_a_tariff_begins_at_once(tmp_path: Path) -> None:
     assert len(world.standing().tariffs) == 2
 
 
-def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [1, LENGTH])
+def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path, at: int) -> None:
+    """Also where it is asked for at the border itself: the next block is not open yet."""
     made, other = blocks(0.8), priced(blocks(0.4), Tariff(2.0, 30.0))
     world = World(service(tmp_path, made))
     file = File(world.made)
@@ -132,7 +136,7 @@ def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
         file.change(world, other)
         yield
 
-    played(world, file, whole(1), asks, whole(8))
+    played(world, file, whole(at), asks, whole(8))
     world.judge()
     judge_whole(world)
     terms = world.standing().terms_records
@@ -160,6 +164,35 @@ def test_a_roster_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
     assert [releases[t].counts["houses"] for t in releases] == [4] * LENGTH + [5] * 5
     assert all(world.missing["elm", t] == 0 for t in releases)
     assert audited(world, made, other) == set()
+
+
+def test_a_file_without_blocks_is_planned_for_each_change(tmp_path: Path) -> None:
+    """By the second tariff alone the plan would be another: the present terms keep theirs."""
+    made, other = from_file(tmp_path, (0.0275, 0.05)), from_file(tmp_path, (0.0275, 0.5))
+    more = from_file(tmp_path, (0.0275, 0.5), homes=41)
+    assert digest_of(made) != digest_of(other)
+    length = made.policy.schedule.lengths[0]
+    assert length == LENGTH
+    world = World(service(tmp_path, made))
+    file = File(world.made)
+
+    def asks(world: World) -> Iterator[None]:
+        file.change(world, other)
+        yield
+        yield from world.whole(1)
+        file.change(world, more)
+        yield
+        while world.t < FIRST + length:
+            yield from world.whole(1)
+        meters_of(world, file)
+        yield from world.whole(3)
+
+    played(world, file, whole(1), asks)
+    standing = world.standing()
+    judge_whole(world)
+    assert [one.first for one in standing.terms_records] == [FIRST, FIRST + length]
+    assert [one.begins for one in standing.tariffs] == [FIRST * 900, (FIRST + 1) * 900]
+    assert audited(world, other, more) == set()
 
 
 def test_each_zone_has_its_own_border(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ def _serve_alone(
     def begins(process: Process) -> bool:
         if reload is None:
             return False
-        return reload.ask(clock.now(), process.deployment) or reload.due(process.starts)
+        starts = process.starts
+        return reload.ask(process.deployment, starts, clock.now()) or reload.due(starts)
 
     found = (changes or changes_of)(deployment, clock.now())
     if found.zones and not changed:

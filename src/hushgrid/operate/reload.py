@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hushgrid.curator.changes import Changes, changes_of
 from hushgrid.errors import HushgridError, ServiceError
-from hushgrid.files.deployment import Deployment
+from hushgrid.files.deployment import Deployment, ZoneService
 
 log = logging.getLogger("hushgrid.serve")
 
@@ -70,12 +70,13 @@ class Reload:
             )
             log.error("changed file not taken", extra={"reason": reason})
 
-    def ask(self, now: float, running: Deployment) -> bool:
+    def ask(self, running: Deployment, starts: Mapping[str, int], now: float) -> bool:
         """Read the file, if that was asked for.
 
         Args:
-            now: [UTC s]
             running: The service as it runs.
+            starts: When the interval starts that each zone publishes next [UTC s].
+            now: [UTC s]
 
         Returns:
             Whether it was read: what needs no border can begin. A file with a mistake changes
@@ -86,16 +87,24 @@ class Reload:
         try:
             file = self._read()
             _check_same_service(file, running)
-            changes = self._find(file, now)
+            changes = [self._changes(file, zone, starts, now) for zone in file.zones]
         except (HushgridError, OSError) as error:
             log.error("changed file not taken", extra={"reason": _reason(error)})
             return False
-        self._file, self._borders = file, dict(changes.borders)
-        for zone, sentence in changes.zones.items():
-            log.info("changed file", extra={"zone": zone, "reason": sentence})
-        if not changes.zones:
+        self._file, self._borders = file, {}
+        for change in changes:
+            self._borders |= change.borders
+            for zone, sentence in change.zones.items():
+                log.info("changed file", extra={"zone": zone, "reason": sentence})
+        if not any(change.zones for change in changes):
             log.info("changed file", extra={"reason": "it has the terms and tariffs of the ledger"})
         return True
+
+    def _changes(
+        self, file: Deployment, zone: ZoneService, starts: Mapping[str, int], now: float
+    ) -> Changes:
+        """What changes in a zone, from the interval on that it publishes next."""
+        return self._find(replace(file, zones=(zone,)), float(starts.get(zone.id, now)))
 
     def due(self, starts: Mapping[str, int]) -> bool:
         """Whether a zone has come to the border at which its new terms begin.
@@ -111,7 +120,7 @@ class Reload:
             if zone not in starts or starts[zone] < border:
                 continue
             try:
-                self._borders[zone] = self._border(zone, starts[zone])
+                self._borders[zone] = self._border(zone, starts)
             except (HushgridError, OSError) as error:
                 del self._borders[zone]  # it goes on under the present ones
                 log.error("changed file not taken", extra={"zone": zone, "reason": _reason(error)})
@@ -120,12 +129,12 @@ class Reload:
                 return True
         return False
 
-    def _border(self, name: str, start: int) -> int:
-        """When the terms of a zone can begin, if not before `start` [UTC s]."""
+    def _border(self, name: str, starts: Mapping[str, int]) -> int:
+        """When the terms of a zone can begin, as it is now [UTC s]."""
         assert self._file is not None
-        zones = tuple(zone for zone in self._file.zones if zone.id == name)
-        changes = self._find(replace(self._file, zones=zones), float(start))
-        return changes.borders.get(name, start)
+        (zone,) = (zone for zone in self._file.zones if zone.id == name)
+        changes = self._changes(self._file, zone, starts, starts[name])
+        return changes.borders.get(name, starts[name])
 
     def begin(self, running: Deployment, starts: Mapping[str, int], now: float) -> Start:
         """The service of the file, but for zones that wait for their border.
@@ -153,8 +162,7 @@ class Reload:
                 zones.append(present[zone.id])
                 continue
             self._borders.pop(zone.id, None)
-            at = float(start) if zone.id in starts else now
-            changes = self._find(replace(self._file, zones=(zone,)), at)
+            changes = self._changes(self._file, zone, starts, now)
             zones += changes.deployment.zones
             changed |= changes.zones
             begins |= changes.borders
