@@ -150,6 +150,11 @@ def test_ten_days_are_refused_in_one_sentence() -> None:
         train_days(10)
 
 
+def test_days_to_judge_have_to_be_left() -> None:
+    with pytest.raises(PlanError, match=r"train_days is 15 of 21 whole days, so 6 are left"):
+        source_of(real(), bound=BOUND_WH, usual=USUAL, train=15)
+
+
 def test_synthetic_homes_are_of_public_figures_alone() -> None:
     days = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
     yearly = days.readings.sum() / 200 / 1000 * 365 / 364

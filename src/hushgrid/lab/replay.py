@@ -135,7 +135,13 @@ def source_of(
     Raises:
         PlanError: If there are too few days.
     """
-    first = train_days(len(real.readings)) if train is None else train
+    days = len(real.readings)
+    first = train_days(days) if train is None else train
+    if days - first < FEWEST_DAYS - FEWEST_DAYS // 3:
+        raise PlanError(
+            f"train_days is {first} of {days} whole days, so {max(days - first, 0)} are left to"
+            f" judge; leave {FEWEST_DAYS - FEWEST_DAYS // 3} or more."
+        )
     real = real._replace(readings=np.minimum(real.readings, np.array(bound, np.int32)))
     scenario = learn_habits(real.readings[:first], int(np.max(bound)))
     scenario = replace(scenario, tariff=tariff or scenario.tariff)
