@@ -16,6 +16,7 @@ from hushgrid.lab.findings import Judged, price_figures, promise_figures
 from hushgrid.lab.methods import BOUND
 from hushgrid.lab.replay import (
     LAST_WEEK,
+    UNREAD,
     Played,
     ReplayPromise,
     calendar_days,
@@ -45,7 +46,7 @@ def real() -> Real:
 
 @cache
 def source() -> Recorded:
-    return source_of(real(), bound=BOUND_WH, usual=USUAL, train=8)
+    return source_of(real(), bound=BOUND_WH, usual=USUAL, train=7)
 
 
 @cache
@@ -92,6 +93,15 @@ def test_exact_prices_are_exact_and_last_week_is_last_week() -> None:
     assert (others[LAST_WEEK].estimated[week_later] == judged.loads[0]).all()
 
 
+def test_a_price_that_tells_nothing_is_compared_with_what_the_filter_starts_from() -> None:
+    """Under so much noise that releases say nothing, the price is the start of the filter."""
+    others = play_others(source())
+    silent = play(source(), ReplayPromise("P14D", 1e-6), draws=1).draws[0].estimated
+    start = others[UNREAD].estimated
+    assert np.abs(silent / start - 1).max() < 0.05
+    assert (start[0] == start[1]).all()  # two workdays
+
+
 def test_longer_windows_have_more_noise_and_bills_are_of_all_homes() -> None:
     judged = Judged.of(source())
     scales = []
@@ -126,7 +136,7 @@ def test_bills_are_those_of_a_plain_sum() -> None:
 
 def test_readings_are_cut_at_the_bound_of_each_home() -> None:
     bounds = [300] * 10 + [BOUND_WH] * (HOMES - 10)
-    own = source_of(real(), bound=bounds, usual=USUAL, train=8)
+    own = source_of(real(), bound=bounds, usual=USUAL, train=7)
     assert own.scenarios[0].zone.bound.tolist() == [BOUND_WH] * HOMES
     kwh = Judged.of(own).kwh
     assert kwh[:, :10].max() <= 0.3
@@ -134,7 +144,7 @@ def test_readings_are_cut_at_the_bound_of_each_home() -> None:
 
 
 def test_a_tariff_of_the_zone_is_taken() -> None:
-    mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=8, tariff=Tariff(2.0, 9.0))
+    mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=7, tariff=Tariff(2.0, 9.0))
     assert Judged.of(mine).tariff == Tariff(2.0, 9.0)
 
 

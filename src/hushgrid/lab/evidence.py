@@ -151,7 +151,7 @@ class OtherPrice(PriceFigures):
     """A price that hushgrid is compared with.
 
     Attributes:
-        name: `exact`, `public_shape`, `flat`, `time_of_use`, `yesterday`, `last_week` or
+        name: `exact`, `unread`, `public_shape`, `flat`, `time_of_use`, `yesterday`, `last_week` or
             `rolling_mean`.
         label: The same for readers.
         gives_away: What it says about homes: `everything`, `past days` or `nothing`.

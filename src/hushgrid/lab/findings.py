@@ -37,6 +37,7 @@ from hushgrid.lab.replay import (
     DAYS,
     LAST_WEEK,
     PUBLIC_SHAPE,
+    UNREAD,
     WORDS,
     Played,
     Published,
@@ -47,14 +48,15 @@ from hushgrid.statistics import summarise
 
 LABELS = {
     EXACT: "exact price",
-    PUBLIC_SHAPE: "published load shape",
+    UNREAD: "published load shape, as the filter starts",
+    PUBLIC_SHAPE: "published load shape, with its seasons",
     FLAT: "flat price",
     TIME_OF_USE: "time of use, four bands",
     LAST_WEEK: "last week's price, exact loads",
     YESTERDAY: "yesterday's price, exact loads",
     ROLLING_MEAN: "mean of the last five days of the kind, exact loads",
 }
-NO_READING = (PUBLIC_SHAPE, FLAT, TIME_OF_USE)
+NO_READING = (UNREAD, PUBLIC_SHAPE, FLAT, TIME_OF_USE)
 MOST_ERROR = 0.10  # of the price, of terms that are recommended
 GAIN = 0.9  # error of terms that pay, over that of the best price without readings, at most
 AT_RISK = 10  # homes that are attacked

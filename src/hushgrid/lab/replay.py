@@ -34,7 +34,7 @@ DAYS = {"P1D": 1, "P7D": 7, "P14D": 14}  # of each window
 WORDS = {None: "any interval", "P1D": "any day", "P7D": "any week", "P14D": "any two weeks"}
 EPSILONS = (0.5, 1.0, 2.0)
 TRAIN_DAYS, FEWEST_DAYS = 90, 21
-LAST_WEEK, PUBLIC_SHAPE = "last_week", "public_shape"
+LAST_WEEK, PUBLIC_SHAPE, UNREAD = "last_week", "public_shape", "unread"
 _DAY = 86_400  # [s]
 _EPOCH = 3  # days from a Monday to the first day of 1970
 
@@ -253,8 +253,9 @@ def play_others(
         tick: Called after each day.
 
     Returns:
-        By name: exact loads, flat, time of use, the public load shape, the day before, the same
-        day of the week before, and the mean of the last five days of the same kind.
+        By name: exact loads, flat, time of use, the public load shape with its seasons and as the
+        filter starts from it, the day before, the same day of the week before, and the mean of the
+        last five days of the same kind.
     """
     bench = Bench(source, MethodPromise(), 0, ())
     days, homes = len(source.date), source.scenarios[0].zone.n_houses
@@ -267,7 +268,7 @@ def play_others(
     )
     names = (FLAT, TIME_OF_USE, YESTERDAY, ROLLING_MEAN)
     lists = {name: (np.empty_like(loads), np.full_like(loads, np.nan)) for name in names}
-    week = np.empty_like(loads), np.full_like(loads, np.nan)
+    week = np.empty_like(loads)
     for number in range(days):
         today, next_day = bench.plain_loads(number, noisy=False)
         for name in names:
@@ -275,14 +276,23 @@ def play_others(
             if next_day is not None:
                 lists[name][1][number] = next_day[name]
         earlier = last_week(source, all_loads, number)
-        week[0][number] = today[ROLLING_MEAN] if earlier is None else earlier
+        week[number] = today[ROLLING_MEAN] if earlier is None else earlier
     shape = homes * source.published * _relative(source.date, source.horizon)
-    for part in (week, shaped := (shape, np.full_like(loads, np.nan))):
-        for number in range(days):
-            if source.following(number) is not None:
-                part[1][number] = part[0][number + 1]
-    out |= {name: Published(*pair) for name, pair in lists.items()}
-    return out | {LAST_WEEK: Published(*week), PUBLIC_SHAPE: Published(*shaped)}
+    kinds = {source.is_weekend(number): number for number in range(days)}
+    starts = {weekend: bench.unread_loads(number) for weekend, number in kinds.items()}
+    unread = np.array([starts[source.is_weekend(number)] for number in range(days)])
+    plain = {LAST_WEEK: week, PUBLIC_SHAPE: shape, UNREAD: unread}
+    pairs = {name: (loads, _listed(source, loads)) for name, loads in plain.items()}
+    return out | {name: Published(*pair) for name, pair in (lists | pairs).items()}
+
+
+def _listed(source: Recorded, loads: Floats) -> Floats:
+    """(days, T): lists of prices that are known days before, for the day after each day."""
+    ahead = np.full_like(loads, np.nan)
+    for number in range(len(loads) - 1):
+        if source.following(number) is not None:
+            ahead[number] = loads[number + 1]
+    return ahead
 
 
 def calendar_days(date: Ints) -> np.ndarray[Any, np.dtype[np.datetime64]]:
