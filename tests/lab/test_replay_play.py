@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -149,6 +150,11 @@ def test_ten_days_are_refused_in_one_sentence() -> None:
         train_days(10)
 
 
+def test_days_to_judge_have_to_be_left() -> None:
+    with pytest.raises(PlanError, match=r"train_days is 15 of 21 whole days, so 6 are left"):
+        source_of(real(), bound=BOUND_WH, usual=USUAL, train=15)
+
+
 def test_synthetic_homes_are_of_public_figures_alone() -> None:
     days = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
     yearly = days.readings.sum() / 200 / 1000 * 365 / 364
@@ -157,3 +163,15 @@ def test_synthetic_homes_are_of_public_figures_alone() -> None:
     assert days.date[0] % 7 == 0
     again = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
     assert (again.readings == days.readings).all()
+
+
+def test_blocks_that_go_on_over_days_are_attacked_as_equal_blocks() -> None:
+    """Of a window the first judged day may begin within a block."""
+    year = play(source(), ReplayPromise("P1D", 1.0), draws=1)
+    (length,) = set(year.lengths)
+    within = replace(year, lengths=(length,) * 7)  # more steps than a day has
+    assert within.blocks.lengths == (length,)
+    assert within.blocks.scales == (year.scale[0],)
+    own = replace(year, lengths=())  # noise of its own at every step
+    assert own.blocks.lengths == (1,) * (86_400 // STEP)
+    assert sum(played(None).blocks.lengths) == 86_400 // STEP

@@ -274,11 +274,7 @@ def attacks(
     """
     steps = ABSENCE * judged.source.horizon
     noises: list[tuple[Played | None, NoiseBlocks]] = [(None, NoiseBlocks((1,), (0.0,)))]
-    noises += [
-        (kept, NoiseBlocks.of_steps(kept.lengths, kept.scale.tolist()))
-        for kept in played
-        if kept.draws
-    ]
+    noises += [(kept, kept.blocks) for kept in played if kept.draws]
     out: dict[str, list[AttackFigures]] = {"absence": [], "occupancy": []}
     for year, noise in noises:
         reach = float(judged.source.scenarios[0].zone.bound.max())
