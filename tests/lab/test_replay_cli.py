@@ -15,6 +15,7 @@ import pytest
 from hushgrid.files.service_file import load_deployment
 from hushgrid.lab.evidence import KEPT_PRIVATE, MAY_BE_PUBLISHED, evidence_of
 from hushgrid.lab.replay import calendar_days, synthetic_days
+from hushgrid.report.dpia import dpia_text
 from hushgrid.report.replay import page_values, replay_page, replay_prose
 from tests.cli.commands import hushgrid
 from tests.lab.evidence import evidence
@@ -94,10 +95,11 @@ def test_the_public_page_is_of_public_figures_alone(run: Run, tmp_path: Path) ->
     _, out, _ = run
     other = zone_file(tmp_path / "other.csv", lambda wh: np.round(wh * 1.7 + 40))
     again = hushgrid(
-        "replay", other, *SMALL, "--public", "--jobs", 1, "--out", tmp_path / "out"
+        "replay", other, *SMALL, "--public", "--jobs", 1, "--out", tmp_path / "out",
+        "--dpia", tmp_path / "dpia.md",
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
-    for name in ("replay.html", "evidence.json"):
+    for name in ("replay.html", "evidence.json", "dpia.md"):
         public = (out / "public" / name).read_text()
         assert public == (tmp_path / "out" / "public" / name).read_text()
         assert public != (out / name).read_text()
@@ -248,3 +250,17 @@ def test_options_that_contradict_each_other(tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("[zone]\n")
     ended = hushgrid("replay", "x.csv", "--tariff", tmp_path / "none.toml")
     assert "has no table [tariff]" in ended.stderr
+    ended = hushgrid("replay", "x.csv", "--out", tmp_path, "--dpia", tmp_path / "public" / "a.md")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "in the folder of what may be published" in ended.stderr
+
+
+def test_the_assessment_has_the_figures_of_the_run(run: Run) -> None:
+    _, out, _ = run
+    values = json.loads((out / "evidence.json").read_text())
+    text = (out / "dpia.md").read_text()
+    assert text == dpia_text(evidence_of(values))
+    (file,) = values["found"]["files"]
+    assert file["sha256"] in text
+    for row in values["attacks"]["absence"]:
+        assert f"| two weeks away | {row['prices']} | {row['homes']} | {row['auc']:.3f} |" in text

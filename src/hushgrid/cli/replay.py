@@ -126,6 +126,8 @@ def replay(
     common.require("matplotlib", "plot")
     if bound is not None and contracts is not None:
         raise PlanError(f"bound is {bound} and contracts is {contracts}; give one of them.")
+    if dpia is not None and (out / "public").resolve() in dpia.resolve().parents:
+        raise PlanError(f"dpia is {dpia}, in the folder of what may be published; give another.")
     zone_tariff = None if tariff is None else load_tariff(tariff)
     with common.stages() as watch:
         homes = read_homes(
@@ -168,6 +170,9 @@ def replay(
             out / "public", "synthetic",
         )  # fmt: skip
         paths += _write(published, out / "public", "UTC", tariff)
+        if dpia is not None:
+            text = dpia_text(published)
+            paths.append(write_text(out / "public" / dpia.name, text, private=True))
     paths += common.write_json(values, json, private=True)
     common.echo(replay_prose(evidence), json)
     common.echo_written(paths, json)
