@@ -98,11 +98,17 @@ class Releases(Sequence[ReleaseRecord]):
         self._stored: StoredReleases | None = None
         self._places = range(0)  # of the stored ones
         self._newest = dict[str, tuple[int, int]]()
+        self._tail: list[ReleaseRecord | UnreadRelease]
+        self._further: range  # places in the list
         if isinstance(items, Releases):
-            self._stored, self._places, self._tail = items._stored, items._places, items._tail
-            self._newest, self._further = dict(items._newest), items._further
+            self._stored, self._places = items._stored, items._places
+            self._newest, self._tail, self._further = (
+                dict(items._newest),
+                items._tail,
+                items._further,
+            )
             return
-        self._tail: list[ReleaseRecord | UnreadRelease] = list(items)
+        self._tail = list(items)
         self._further = range(len(self._tail))
 
     def __len__(self) -> int:
