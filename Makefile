@@ -47,7 +47,7 @@ check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests wi
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python scripts/names.py --files 0 >/dev/null
 	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json

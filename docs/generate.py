@@ -186,6 +186,7 @@ def keys() -> str:
         "[tariff.charges]": [settings.Charges],
         "[[tariff.charges.seasons]]": [settings.Season],
         "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],
+        "[prices]": [zone_file.PricesAhead],
         "[[houses]]": [settings.Metered],
         "[[models]]": [laws.Chained, laws.ModelFile],
         "[models.chains.NAME]": [laws.Chain],

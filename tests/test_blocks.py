@@ -25,6 +25,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.json import FORMAT
 from hushgrid.intake.text import CANONICAL
+from hushgrid.model.zone import public_rate
 from hushgrid.stores.ledger import open_store
 from tests.services import Postgres, free_port, postgres_binaries
 
@@ -59,6 +60,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "audit.md": {
         "python": [GUIDES],
+        "py": ["stores/ledger/test_mechanisms.py"],
         "indented": ["audit/test_command.py", "lab/test_attack.py"],
     },
     "capacity.md": {
@@ -96,6 +98,9 @@ RUN: dict[str, dict[str, list[str]]] = {
             f"{HERE}::test_laws_by_season",
             "files/test_without_model.py",
             f"{HERE}::test_homes_that_export",
+            f"{HERE}::test_prices_ahead_and_curves",
+            f"{HERE}::test_prices_ahead_and_curves",
+            f"{HERE}::test_prices_ahead_and_curves",
             f"{FEEDS}::test_charges_of_a_file",
         ]
     },
@@ -123,11 +128,10 @@ RUN: dict[str, dict[str, list[str]]] = {
     "meter-data.md": {
         "python": [GUIDES],
         "toml": [
-            "web/http/test_web.py",
-            "intake/test_exports.py::test_the_wide_table_of_the_guide",
-            "web/http/test_web.py",
+            *["web/http/test_web.py"] * 2,
             *["curator/test_registers.py"] * 2,
         ],
+        "indented": ["files/test_datasets.py"],
     },
     "openadr.md": {
         "sh": [f"{FEEDS}::test_openadr"] * 2,
@@ -362,6 +366,25 @@ def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_text(f"{head}{houses}\n{MODEL}")
     (zone,) = load_deployment(file).zones
     assert (zone.meters[0], len(zone.meters)) == ("sun-0001", 300)
+
+
+def test_prices_ahead_and_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tables of the guide in the zone that init writes."""
+    found = blocks(PAGES["files.md"])["toml"]
+    (ahead,) = [text for text in found if "[prices]" in text]
+    run(capsys, f"hushgrid init {tmp_path}")
+    file = tmp_path / "service.toml"
+    whole = file.read_text()
+    straight = whole[whole.index("alpha = ") : whole.index("cap = ")]
+    prices = []
+    for curve in (text for text in found if "[tariff.curve]" in text):
+        file.write_text(f"{whole.replace(straight, '')}\n{ahead}\n{curve}")
+        (zone,) = load_deployment(file).zones
+        assert zone.ahead is not None
+        assert zone.ahead.ahead == 1
+        tariff = zone.scenario.tariff
+        prices.append([round(public_rate(1000 * kwh, tariff), 3) for kwh in (55, 90, 200)])
+    assert prices == [[0.15, 0.4, 0.6], [0.16, 0.3, 0.3]]
 
 
 def test_readings_as_json() -> None:

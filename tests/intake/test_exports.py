@@ -48,6 +48,14 @@ def parsed(name: str, data: bytes, meter_id: str | None = None) -> Parsed:
     return collect(format_by(mapping, lambda: FORMAT).batches(data, mapping))
 
 
+def half_hours(first: str, wh: list[int | None]) -> Iterator[tuple[str, int]]:
+    """The half hours of a day that begins with these values and goes on with 0."""
+    for half, value in enumerate([*wh, *[0] * (48 - len(wh))]):
+        at = datetime.fromisoformat(first) + timedelta(minutes=30 * half)
+        if value is not None:
+            yield f"{at:%Y-%m-%dT%H:%M}", value
+
+
 # meter, start in UTC, duration [s], Wh; then the reasons with their number of rows and first row
 EXPECTED: dict[str, tuple[list[tuple[str, str, int, int]], dict[Fault | str, tuple[int, str]]]] = {
     "lcl": (
@@ -108,6 +116,21 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, int, int]], dict[Fault | str, tup
             ("me", "2021-11-09T07:45", 900, 480),
         ],
         {Fault.VALUE_MISSING: (1, "line 14"), Fault.LEFT_OUT: (1, "line 18")},
+    ),
+    "lcl_blocks": (
+        [
+            ("MAC000002", "2012-10-12T00:30", 1800, 250),
+            ("MAC000246", "2012-10-12T01:00", 1800, 126),
+        ],
+        {Fault.VALUE: (1, "line 3")},
+    ),
+    "ausgrid": (
+        [("1", at, 1800, wh) for at, wh in half_hours("2011-06-30T14:00", [125, 62])],
+        {Fault.LEFT_OUT: (96, "line 3")},
+    ),
+    "ausgrid_2010": (
+        [("1", at, 1800, wh) for at, wh in half_hours("2010-06-30T14:00", [500, None])],
+        {Fault.VALUE_MISSING: (1, "line 3"), Fault.LEFT_OUT: (48, "line 4")},
     ),
     "sgsc": (
         [
@@ -689,15 +712,3 @@ def test_the_mapping_of_the_guide_is_usable(tmp_path: Path) -> None:
     text = "a\nb\nZähler;Datum;Uhrzeit;Verbrauch;Richtung\nm;1.7.2024;24:00;12,4;Bezug\n"
     found = collect(csv_batches(text.encode(), mapping_of(str(own))))
     assert list(found.readings.rows()) == [("m", utc("2024-07-01T21:45"), 900, 12)]
-
-
-def test_the_wide_table_of_the_guide(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "meter-data.md").read_text()
-    own = tmp_path / "own.toml"
-    own.write_text(guide.split("```toml\n")[2].split("```")[0])
-    names = [f"{half // 2}:{half % 2 * 30:02}" for half in [*range(1, 48), 0]]
-    rows = ["1,GC,1/07/2012," + ",".join(["0.25"] * 48), "1,GG,1/07/2012," + ",".join(["1"] * 48)]
-    text = "\n".join(["Customer,Consumption Category,date," + ",".join(names), *rows])
-    found = collect(csv_batches(text.encode(), mapping_of(str(own)))).readings
-    begin = utc("2012-06-30T14:00")
-    assert list(found.rows()) == [("1", begin + 1800 * half, 1800, 250) for half in range(48)]

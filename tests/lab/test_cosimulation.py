@@ -206,7 +206,8 @@ def sunny_zone() -> tuple[list[np.ndarray], list[float]]:
         return prices[-1:] or [0.0]
 
     join_helics("zone", price, hears="homes/wh", says="zone/price", steps=3)
-    helics.helicsBrokerDisconnect(broker)
+    # until the homes have left, too: they wait for its answer
+    helics.helicsBrokerWaitForDisconnect(broker, 60_000)
     helics.helicsCloseLibrary()
     return readings, prices
 

@@ -59,7 +59,7 @@ def test_what_init_writes_passes_check(
         "Expected price error",
         "at any level of consumption",
         "Each release loses at most 0.2000",
-        "readings are kept for 7 days",
+        "Readings are kept for 7 days",
         "No meter reported",
         "No usable model: the constant 0.15 EUR/kWh",
         "- That no meter of the zone reports at all does not depend on any one home.",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hushgrid.files.settings import Charges
-from hushgrid.web.circuits import Pricing
+from hushgrid.web.circuits import HourlyPricing
 from hushgrid.web.feeds import PriceRange
 from hushgrid.web.http.prices import feeds
 from hushgrid.web.prices import History, Pages
@@ -38,7 +38,7 @@ def made(quarters: int, seconds: int = 900, **changes: Any) -> dict[str, Any]:
     assert history.expected(zone.id, SPRING, 60)[1]
     page = Pages(history, feeds(), Still()).page(PATH, zone.id, DAYS)
     assert page is not None
-    Pricing.model_validate_json(page.body, strict=True)
+    HourlyPricing.model_validate_json(page.body, strict=True)
     return dict(json.loads(page.body))
 
 

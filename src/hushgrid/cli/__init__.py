@@ -11,7 +11,9 @@ import typer
 from typer.main import get_command
 
 from hushgrid.cli.audit import attack, audit
+from hushgrid.cli.certificate import certificate
 from hushgrid.cli.compare import compare, floor, loop, paper, simulate
+from hushgrid.cli.data import app as data
 from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.ledger import bill
@@ -29,7 +31,7 @@ _PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
         *(doctor, resume),
     ],
     "Promise and models": [plan, learn, ("model", model)],
-    "Evidence": [("ledger", ledger), audit, attack],
+    "Evidence": [("ledger", ledger), audit, certificate, attack, ("data", data)],
     "Experiments": [demo, simulate, loop, compare, paper, floor],
 }
 for _panel, _commands in _PANELS.items():

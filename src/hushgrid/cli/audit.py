@@ -332,7 +332,6 @@ HALF_HOUR = 1800  # [s]
 _WEEK = 604_800  # [s]
 LESS = (160.0, 400.0, 1000.0)  # [Wh] a half hour
 _DAY = 86_400  # [s]
-_STANDBY = 0.05  # quantile of a recorded home's readings that is taken for its use while away
 
 
 class AbsenceRequest(NamedTuple):
@@ -400,6 +399,7 @@ def attack_absence(request: AbsenceRequest) -> None:
     from hushgrid.errors import FileError
     from hushgrid.files.results import save_figures
     from hushgrid.files.toml import duration_text
+    from hushgrid.lab.attack import recorded_absences
     from hushgrid.report import attack as report
 
     if request.out is not None:
@@ -417,7 +417,7 @@ def attack_absence(request: AbsenceRequest) -> None:
         reductions = np.array(request.less or LESS)
         differences = _constant(reductions, steps, reach, zone.seconds)
     else:
-        differences, reductions = _recorded(zone.wh, steps, reach, zone.seconds)
+        differences, reductions = recorded_absences(zone.wh, steps, reach, zone.seconds)
     with common.progress("attacking", adversary.STARTS) as tick:
         absences = adversary.absences(
             noise, differences, draws=request.draws, seed=request.seed, tick=tick
@@ -572,38 +572,3 @@ def _constant(reductions: Floats, steps: int, reach: float, seconds: int) -> Flo
 
     path = np.repeat(reductions[:, None], steps, axis=1) * seconds / HALF_HOUR
     return np.rint(np.minimum(path, reach))
-
-
-def _recorded(wh: Floats, steps: int, reach: float, seconds: int) -> tuple[Floats, Floats]:
-    """What recorded homes would show less in the stretch that has most readings, and in all.
-
-    A home that is away is taken to use no more than its standby, a low quantile of its readings.
-
-    Returns:
-        (homes, steps) differences below the clamp [Wh], and the mean difference of each home [Wh a
-        half hour], both by that mean. Homes without a reading in half of the steps are left out.
-    """
-    import numpy as np
-
-    from hushgrid.errors import PlanError
-
-    if wh.shape[1] < steps:
-        raise PlanError(
-            f"readings has {wh.shape[1]} steps but the absence lasts {steps}; give a shorter away."
-        )
-    present = np.isfinite(wh)
-    sums = np.concatenate([[0], np.cumsum(present.sum(axis=0))])
-    first = int((sums[steps:] - sums[:-steps]).argmax())
-    part = wh[:, first : first + steps]
-    mask = np.isfinite(part).mean(axis=1) > 0.5
-    if not mask.any():
-        raise PlanError(
-            "readings has no home with half of an absence's steps; give a shorter away."
-        )
-    standby = np.nanquantile(wh[mask], _STANDBY, axis=1)[:, None]
-    home = np.where(np.isfinite(part[mask]), part[mask], standby)
-    away = np.minimum(home, standby)
-    mean = (home - away).mean(axis=1) * HALF_HOUR / seconds
-    differences = np.clip(home, 0, reach) - np.clip(away, 0, reach)
-    order = np.argsort(mean, kind="stable")
-    return np.rint(differences[order]), mean[order]

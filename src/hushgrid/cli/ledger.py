@@ -91,17 +91,29 @@ def export(
     store: Store,
     zone: common.OneZone = None,
     out: Annotated[str, typer.Option(metavar="FILE|-", help="Where the records go.")] = "-",
+    mechanisms: Annotated[
+        bool,
+        typer.Option(
+            "--mechanisms", help="Write what was released as events of dp_accounting instead."
+        ),
+    ] = False,
     json: common.Json = None,
 ) -> None:
     """Write every record as one line of JSON; scripts/verify_ledger.py checks it without hushgrid.
 
+    With --mechanisms: one JSON document of what each block of prices, model and lost stretch lost
+    about any home, as events that Google's dp_accounting reads (docs/audit.md).
+
     Example: hushgrid ledger export ledger.db --out ledger.ndjson
+
+    Example: hushgrid ledger export ledger.db --mechanisms --out mechanisms.json
 
     \f
     Args: see the help of each option.
 
     Raises:
-        LedgerError: If records and JSON both go to standard output.
+        LedgerError: If records and JSON both go to standard output, or a record is bad and
+            mechanisms are asked for.
     """
     from hushgrid.errors import LedgerError
     from hushgrid.files.results import write_text
@@ -109,6 +121,9 @@ def export(
 
     if out == "-" and json == "-":
         raise LedgerError("out and json are both standard output; give a file for one of them.")
+    if mechanisms:
+        _export_mechanisms(store, zone, out, json)
+        return
     with open_records(store, zone) as (records, _):
         heads: dict[str, str] = {}
         lines = []
@@ -123,6 +138,52 @@ def export(
     common.write_json(
         {"records": len(lines), "head": head, "first_bad": None, "heads": heads}, json
     )
+
+
+def _export_mechanisms(store: str, zone: str | None, out: str, json: str | None) -> None:
+    """Write the mechanisms of a ledger whose records are all good."""
+    from hushgrid.accounting.composition import DURATIONS
+    from hushgrid.errors import LedgerError
+    from hushgrid.files.results import json_text, write_text
+    from hushgrid.stores.ledger.mechanisms import FORMAT, exported
+
+    report = _checked(store, zone)
+    if report.first_bad is not None:
+        raise LedgerError(
+            f"record {report.first_bad} of the ledger is bad, so it says nothing of what was"
+            f" released ({report.reason}); run hushgrid ledger verify."
+        )
+    zones = {
+        name: exported(state, list(DURATIONS.values())) for name, state in report.standings.items()
+    }
+    text = json_text({"format": FORMAT, "zones": zones})
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        common.echo(f"Written:\n  {write_text(Path(out), text)}", json)
+    common.write_json(
+        {
+            "records": report.records,
+            "head": report.head,
+            "first_bad": None,
+            "mechanisms": {name: len(values["mechanisms"]) for name, values in zones.items()},
+            "epsilon": {name: values["epsilon"] for name, values in zones.items()},
+        },
+        json,
+    )
+
+
+def _checked(store: str, zone: str | None) -> ChainReport:
+    """The ledger, all of its records checked; it has some."""
+    from hushgrid.errors import LedgerError
+    from hushgrid.stores.ledger import open_records, verifier
+    from hushgrid.stores.ledger.chain import check
+
+    with open_records(store, zone) as (records, durable):
+        report = check(records, verifier(None), durable)
+    if not report.records and report.first_bad is None:
+        raise LedgerError("the ledger has no such records; give another store or zone.")
+    return report
 
 
 @app.command()

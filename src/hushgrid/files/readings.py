@@ -142,7 +142,7 @@ def batches_of_file(
 
 def read_readings(
     path: Path,
-    mapping: str,
+    mapping: str | ColumnMapping,
     watch: Watch | None = None,
     registers: Mapping[str, str] | None = None,
 ) -> Parsed:
@@ -150,7 +150,7 @@ def read_readings(
 
     Args:
         path: The file.
-        mapping: As `mapping_of` takes it.
+        mapping: A mapping, or what `mapping_of` takes.
         watch: Progress, called with a label and the size [bytes].
         registers: As `ColumnMapping.registers`.
 
@@ -161,7 +161,8 @@ def read_readings(
         IntakeError: If no row is a reading, or the file is not of its format.
         FileError: If the file cannot be read.
     """
-    columns = replace(mapping_of(mapping), registers=registers)
+    by = mapping_of(mapping) if isinstance(mapping, str) else mapping
+    columns = replace(by, registers=registers)
     try:
         size = path.stat().st_size
         advance = (lambda _: None) if watch is None else watch("reading, bytes", size)
@@ -214,34 +215,22 @@ def read_histories(
         IntakeError: If the time zone is unknown, or the readings have no common axis.
     """
     from hushgrid.learning.histories import (
-        axis_of,
         for_meters,
-        histories_of,
         of_seasons,
         with_labels,
         with_silent_meters,
     )
 
-    try:
-        ZoneInfo(time_zone)
-    except (ValueError, OSError, KeyError):
-        raise IntakeError(
-            f"time zone is {time_zone!r}; give a name of the time zone database such as"
-            " 'Europe/Zurich'."
-        ) from None
+    _check_zone(time_zone)
     parsed = read_readings(path, mapping, watch)
     try:
-        axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
+        histories = local_histories(parsed, time_zone, seconds, begins, ends)
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
-    steps = Steps(axis.begins, axis.seconds, axis.steps, time_zone)
-    local = local_seconds(steps)
-    histories = histories_of(parsed.readings, axis, local)
-    counts = {**histories.counts, "malformed rows": parsed.malformed}
+    counts = histories.counts
     declared = None not in (seconds, begins, ends, meters)
-    month = local_months(steps)
     histories = replace(
-        histories, counts=counts, problems=parsed.problems, declared=declared, month=month,
+        histories, declared=declared,
         independent=declared and rows_independent(path, mapping) and not (
             labels is not None and labels.suffix.lower() != ".parquet"
             and not _has_whole_lines(labels, ("meter_id", "start_utc", "occupied"))
@@ -257,6 +246,49 @@ def read_histories(
         starts, states = np.array(start, np.int64), np.array(occupied, np.int8)
         histories = with_labels(histories, names, starts, states)
     return of_seasons(histories, seasons) if seasons else histories
+
+
+def local_histories(
+    parsed: Parsed,
+    time_zone: str,
+    seconds: int | None,
+    begins: int | None = None,
+    ends: int | None = None,
+) -> Histories:
+    """Readings on one axis of local time.
+
+    Args:
+        parsed: The readings.
+        time_zone: Its clocks show the times of day.
+        seconds: Step [s]; else the length of most readings.
+        begins: First step [UTC s]; else that of the earliest reading.
+        ends: End of the last step [UTC s]; else that of the latest reading.
+
+    Returns:
+        The histories of the homes that the readings name.
+
+    Raises:
+        IntakeError: If the time zone is unknown, or the readings have no common axis.
+    """
+    from hushgrid.learning.histories import axis_of, histories_of
+
+    _check_zone(time_zone)
+    axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
+    steps = Steps(axis.begins, axis.seconds, axis.steps, time_zone)
+    histories = histories_of(parsed.readings, axis, local_seconds(steps))
+    counts = {**histories.counts, "malformed rows": parsed.malformed}
+    month = local_months(steps)
+    return replace(histories, counts=counts, problems=parsed.problems, month=month)
+
+
+def _check_zone(time_zone: str) -> None:
+    try:
+        ZoneInfo(time_zone)
+    except (ValueError, OSError, KeyError):
+        raise IntakeError(
+            f"time zone is {time_zone!r}; give a name of the time zone database such as"
+            " 'Europe/Zurich'."
+        ) from None
 
 
 def rows_independent(path: Path, mapping: str) -> bool:

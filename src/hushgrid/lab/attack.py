@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hushgrid._numbers import Int32s, Ints, UInt8s
+from hushgrid._numbers import Floats, Int32s, Ints, UInt8s
 from hushgrid.adversary.attack import Recording, Truth, without_noise
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.belief.filter import chances_at_home
-from hushgrid.errors import PolicyError
+from hushgrid.errors import PlanError, PolicyError
 from hushgrid.lab.datasets import Real, Recorded, real_days
 from hushgrid.lab.methods import Outcome, part_of
 from hushgrid.lab.simulation import Mechanism, first_states, run_day
@@ -264,3 +264,44 @@ class Watcher:
                 zip(loads.tolist(), outcome.scale.tolist(), strict=True), 1
             )
         ]
+
+
+_STANDBY = 0.05  # quantile of a recorded home's readings that is taken for its use while away
+_HALF_HOUR = 1800  # [s]
+
+
+def recorded_absences(wh: Floats, steps: int, reach: float, seconds: int) -> tuple[Floats, Floats]:
+    """What recorded homes would show less in the stretch that has most readings, and in all.
+
+    A home that is away is taken to use no more than its standby, a low quantile of its readings.
+
+    Args:
+        wh: (homes, steps): readings [Wh], NaN where missing.
+        steps: Steps of an absence.
+        reach: The most that a home adds to a load [Wh].
+        seconds: Length of a step [s].
+
+    Returns:
+        (homes, steps) differences below the clamp [Wh], and the mean difference of each home [Wh a
+        half hour], both by that mean. Homes without a reading in half of the steps are left out.
+    """
+    if wh.shape[1] < steps:
+        raise PlanError(
+            f"readings has {wh.shape[1]} steps but the absence lasts {steps}; give a shorter away."
+        )
+    present = np.isfinite(wh)
+    sums = np.concatenate([[0], np.cumsum(present.sum(axis=0))])
+    first = int((sums[steps:] - sums[:-steps]).argmax())
+    part = wh[:, first : first + steps]
+    mask = np.isfinite(part).mean(axis=1) > 0.5
+    if not mask.any():
+        raise PlanError(
+            "readings has no home with half of an absence's steps; give a shorter away."
+        )
+    standby = np.nanquantile(wh[mask], _STANDBY, axis=1)[:, None]
+    home = np.where(np.isfinite(part[mask]), part[mask], standby)
+    away = np.minimum(home, standby)
+    mean = (home - away).mean(axis=1) * _HALF_HOUR / seconds
+    differences = np.clip(home, 0, reach) - np.clip(away, 0, reach)
+    order = np.argsort(mean, kind="stable")
+    return np.rint(differences[order]), mean[order]

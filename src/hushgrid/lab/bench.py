@@ -127,6 +127,20 @@ class KnownRows(Protocol):
         ...
 
 
+class PublishedDay(NamedTuple):
+    """A day as a method publishes it.
+
+    Attributes:
+        outcome: What is published; on recorded days the estimate is that of all releases so far.
+        shares: Shares of loads that intervals hold; none where they are not counted.
+        ahead: (T,): the list made at 18:00 for the next recorded day [Wh]; None where none follows.
+    """
+
+    outcome: Outcome
+    shares: list[float]
+    ahead: Floats | None
+
+
 class Bench:
     """Methods prepared for the zones of a source, once for each promise.
 
@@ -211,12 +225,7 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            outcome, shares = self._published(name, number), list[float]()
-            ahead: Floats | None = None
-            if outcome.independent and isinstance(self.source, Recorded):
-                outcome, shares, ahead = self._followed(self.source, name, number, outcome, day)
-            elif outcome.observations is None and isinstance(self.source, Recorded):
-                ahead = self._forecast_ahead(self.source, name, number)
+            outcome, shares, ahead = self.published_day(name, number)
             out[name] = _day_errors(outcome, day, scenario.tariff)
             if shares:
                 out[name][HELD] = shares
@@ -224,7 +233,7 @@ class Bench:
                 next_load = self.source.day(number + 1).load
                 out[name][AHEAD] = errors(ahead, next_load, scenario.tariff)
                 if outcome.independent and isinstance(self.source, Recorded):
-                    exact = self._exact_ahead(self.source, name, number)
+                    exact = self._exact_ahead(name, number)
                     out[name][AHEAD_EXACT] = errors(exact, next_load, scenario.tariff)
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(outcome, _home(day))]
@@ -236,6 +245,47 @@ class Bench:
             openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
             out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
         return out
+
+    def published_day(self, name: str, number: int, *, held: bool = True) -> PublishedDay:
+        """A day as a method publishes it, and what its releases say; days are followed in order.
+
+        Args:
+            name: The method, or one of `EXACT` and `EXACT_BY_MODEL`.
+            number: The day.
+            held: Whether it is counted which loads intervals hold.
+        """
+        outcome, source = self._published(name, number), self.source
+        if isinstance(source, Recorded):
+            if outcome.independent:
+                return self._followed(source, name, number, outcome, source.day(number), held)
+            if outcome.observations is None:
+                return PublishedDay(outcome, [], self._forecast_ahead(source, name, number))
+        return PublishedDay(outcome, [], None)
+
+    def plain_loads(
+        self, number: int, *, noisy: bool = True
+    ) -> tuple[dict[str, Floats], dict[str, Floats] | None]:
+        """Loads that prices without a filter are set for, of recorded days [Wh].
+
+        Args:
+            number: The day.
+            noisy: Whether the means of noisy daily sums are among them.
+
+        Returns:
+            (T,) by name: for the day, and for the next one as of its evening; None where no day
+            follows.
+        """
+        source = self.source
+        assert isinstance(source, Recorded)
+        if self._rolling is None:
+            sums = self.sums if noisy else None
+            published = sums if isinstance(sums, DailySums) else None
+            self._rolling = RollingMean.of(source, published, self._seed)
+        follows = source.following(number)
+        today = self._means(source, number, self._rolling, ahead=False)
+        if follows is None:
+            return today, None
+        return today, self._means(source, follows, self._rolling, ahead=True)
 
     @property
     def _first(self) -> int:
@@ -305,8 +355,14 @@ class Bench:
         return np.asarray(covered.sum(axis=1, dtype=np.int64))
 
     def _followed(
-        self, source: Recorded, name: str, number: int, outcome: Outcome, day: ReadingDay
-    ) -> tuple[Outcome, list[float], Floats | None]:
+        self,
+        source: Recorded,
+        name: str,
+        number: int,
+        outcome: Outcome,
+        day: ReadingDay,
+        held: bool = True,
+    ) -> PublishedDay:
         """What the releases of a day and of all days before it say about its loads.
 
         With the shares of loads held, and the list for the next day where that is recorded.
@@ -325,17 +381,16 @@ class Bench:
         if follows is not None:
             after = _Day(source.horizon, bool(source.weekend[follows])), source.day(follows)
         raw, estimated, knowledge, shares, ahead = _follow(
-            knowledge, outcome, day.load, number, after
+            knowledge, outcome, day.load if held else None, number, after
         )
         self._knowledge[name] = (number + 1, knowledge)
-        return outcome._replace(raw=raw, estimated=estimated), shares, ahead
+        return PublishedDay(outcome._replace(raw=raw, estimated=estimated), shares, ahead)
 
-    def _exact_ahead(self, source: Recorded, name: str, number: int) -> Floats:
+    def _exact_ahead(self, name: str, number: int) -> Floats:
         """The list for the next day by a method's filter, had all loads been published exactly."""
         twin = EXACT_BY_MODEL if name in self._by_model else EXACT
         if (twin, number) not in self._exact_lists:
-            outcome, day = self._published(twin, number), source.day(number)
-            *_, ahead = self._followed(source, twin, number, outcome, day)
+            *_, ahead = self.published_day(twin, number, held=False)
             assert ahead is not None
             self._exact_lists[twin, number] = ahead
         return self._exact_lists[twin, number]
@@ -349,21 +404,13 @@ class Bench:
 
     def _without_filter(self, source: Recorded, number: int) -> Row:
         """Means of days before: of all that the model is from, and of the last ones."""
-        if self._rolling is None:
-            sums = self.sums
-            self._rolling = RollingMean.of(
-                source, None if isinstance(sums, MethodRefusal) else sums, self._seed
-            )
-        today = self._means(source, number, self._rolling, ahead=False)
+        today, next_day = self.plain_loads(number)
         follows = source.following(number)
-        next_day = (
-            {} if follows is None else self._means(source, follows, self._rolling, ahead=True)
-        )
         tariff, out = source.scenarios[0].tariff, Row()
         for name, load in today.items():
             true = source.day(number).load
             out[name] = {part: errors(load, true, tariff, cut=part != "raw") for part in PARTS}
-            if follows is not None:
+            if follows is not None and next_day is not None:
                 out[name][AHEAD] = errors(next_day[name], source.day(follows).load, tariff)
         return out
 

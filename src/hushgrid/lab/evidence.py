@@ -111,14 +111,14 @@ class PriceFigures:
         bills: Changes of bills; None for a promise that was refused.
         waste: Cost of prices off the exact ones, a day [currency].
         peak_error: Mean relative error of the price in the dearest tenth of all intervals.
-        held: Share of loads that the published 95 % intervals hold; None where there are none.
+        peak_hits: Share of these intervals that are among the dearest tenth of the price, too.
     """
 
     error: Estimate | None = None
     bills: Bills | None = None
     waste: Estimate | None = None
     peak_error: float | None = None
-    held: float | None = None
+    peak_hits: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,8 @@ class OtherPrice(PriceFigures):
     """A price that hushgrid is compared with.
 
     Attributes:
-        name: `exact`, `flat`, `time_of_use`, `yesterday`, `last_week`, `rolling_mean`.
+        name: `exact`, `public_shape`, `flat`, `time_of_use`, `yesterday`, `last_week` or
+            `rolling_mean`.
         label: The same for readers.
         gives_away: What it says about homes: `everything`, `past days` or `nothing`.
         ahead: Whether prices are lists made at 18:00 for the next day.

@@ -200,3 +200,21 @@ def yesterday(
     at = len(date) - len(source.date) + number
     over = np.flatnonzero(date[:at] < date[at] - int(ahead))
     return loads[over[-1]] if len(over) else None
+
+
+def last_week(source: Recorded, loads: Floats, number: int) -> Floats | None:
+    """The true loads of the same day a week earlier.
+
+    Args:
+        source: The recorded days.
+        loads: (days, T): true loads of the days before and of the recorded ones [Wh].
+        number: The day.
+
+    Returns:
+        (T,): loads [Wh]; None where that day is not recorded.
+    """
+    parts = (source,) if source.before is None else (source.before, source)
+    date = np.concatenate([part.date for part in parts])
+    at = len(date) - len(source.date) + number
+    week = np.flatnonzero(date == date[at] - 7)
+    return loads[week[0]] if len(week) else None

@@ -539,14 +539,19 @@ def _of_any_window(policy: Policy) -> tuple[str, ...]:
 
 
 def assumptions(
-    secret: str, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
+    secret: str,
+    policy: Policy,
+    consumption: Consumption | None,
+    models: int,
+    *,
+    exports: bool = False,
 ) -> tuple[str, ...]:
     """What must hold for the promise to hold, in sentences.
 
     Args:
         secret: What the promise protects.
         policy: The policy that keeps it.
-        consumption: The laws of a reading.
+        consumption: The laws of a reading; None at eta = 1, where none is assumed.
         models: Number of models in Theta.
         exports: Whether houses export.
 
@@ -587,7 +592,7 @@ def assumptions(
             "Where terms change, each model is true in its time, and a smaller promise begins with"
             " the first price from readings that is published under it."
         )
-    if consumption.reacts and policy.eta < 1:
+    if policy.eta < 1 and consumption is not None and consumption.reacts:
         sentences.append(
             "Scales are given for demand as modelled; each step's follows the last rate."
         )

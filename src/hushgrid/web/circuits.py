@@ -175,7 +175,7 @@ class PricingMeta(AnswerModel):
     response: str
 
 
-class Pricing(AnswerModel):
+class HourlyPricing(AnswerModel):
     """Hourly prices of a circuit.
 
     Attributes:
@@ -276,6 +276,6 @@ FEED = Feed(
     JSON,
     pricing,
     "Hourly prices of a feeder by component, as Californian utilities publish them.",
-    Pricing,
+    HourlyPricing,
     query=PricingQuery,
 )

@@ -1,0 +1,159 @@
+"""A replay's figures are those of a comparison with the same settings, to the digit."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hushgrid.errors import PlanError
+from hushgrid.lab.bench import AHEAD, FLAT, ROLLING_MEAN, TIME_OF_USE, YESTERDAY
+from hushgrid.lab.comparison import compare
+from hushgrid.lab.datasets import Real, Recorded
+from hushgrid.lab.findings import Judged, price_figures, promise_figures
+from hushgrid.lab.methods import BOUND
+from hushgrid.lab.replay import (
+    LAST_WEEK,
+    Played,
+    ReplayPromise,
+    calendar_days,
+    play,
+    play_others,
+    promises,
+    source_of,
+    synthetic_days,
+    train_days,
+)
+from hushgrid.model.zone import Tariff
+
+STEP, HOMES, DAYS, DRAWS = 7200, 40, 22, 2  # a step of two hours
+USUAL, BOUND_WH = 3300.0, 4000
+
+
+@cache
+def real() -> Real:
+    days = synthetic_days(HOMES, days=DAYS, seconds=STEP, usual=2900, bound=BOUND_WH, seed=4)
+    gone = np.array(days.readings)
+    gone[3:5, 4:9, 2] = -1  # a gap
+    part = days._replace(readings=gone)
+    return Real(
+        part.meters, np.delete(gone, 17, 0), np.delete(part.date, 17), np.delete(part.month, 17)
+    )  # and a day that is not there
+
+
+@cache
+def source() -> Recorded:
+    return source_of(real(), bound=BOUND_WH, usual=USUAL, train=8)
+
+
+@cache
+def played(window: str | None, epsilon: float = 1.0) -> Played:
+    return play(source(), ReplayPromise(window, epsilon), draws=DRAWS, seed=5)
+
+
+@pytest.mark.parametrize("window", [None, "P7D"])
+def test_errors_are_those_of_compare_to_the_digit(window: str | None) -> None:
+    days = len(source().date)
+    terms = ReplayPromise(window, 1.0).terms(STEP)
+    same = compare(source(), terms, days=days, seed=5, methods=(BOUND,), draws=DRAWS)
+    now, ahead = promise_figures(Judged.of(source()), played(window))
+    for figures, summary in ((now, same.summary("bound", "estimated", "rmsre")),
+                             (ahead, same.ahead("bound"))):  # fmt: skip
+        assert figures.error is not None
+        assert summary is not None
+        assert (figures.error.mean, figures.error.ci95) == (summary.mean, summary.ci95)
+    waste = same.summary("bound", "estimated", "mismatch_cost")
+    assert now.waste is not None
+    assert now.waste.mean == waste.mean
+    others = play_others(source())
+    for name in (FLAT, TIME_OF_USE, YESTERDAY, ROLLING_MEAN):
+        error = price_figures(Judged.of(source()), [others[name]], ahead=False).error
+        assert error is not None
+        assert error.mean == same.summary(name, "estimated", "rmsre").mean
+    listed = price_figures(Judged.of(source()), [others[ROLLING_MEAN]], ahead=True).error
+    expected = [row[ROLLING_MEAN][AHEAD][1] for row in same.rows if AHEAD in row[ROLLING_MEAN]]
+    assert listed is not None
+    assert listed.mean == np.mean(expected)
+
+
+def test_exact_prices_are_exact_and_last_week_is_last_week() -> None:
+    others = play_others(source())
+    judged = Judged.of(source())
+    exact = price_figures(judged, [others["exact"]], ahead=False)
+    assert exact.error is not None
+    assert exact.error.mean == 0
+    assert exact.peak_hits == 1
+    assert exact.bills is not None
+    assert exact.bills.largest == 0
+    date = source().date.tolist()
+    week_later = date.index(date[0] + 7)
+    assert (others[LAST_WEEK].estimated[week_later] == judged.loads[0]).all()
+
+
+def test_longer_windows_have_more_noise_and_bills_are_of_all_homes() -> None:
+    judged = Judged.of(source())
+    scales = []
+    for window in (None, "P7D"):
+        figures, _ = promise_figures(judged, played(window))
+        assert figures.bills is not None
+        assert figures.bills.q05 <= figures.bills.median <= figures.bills.q95
+        assert abs(figures.bills.revenue_change) <= figures.bills.largest
+        scales.append(figures.scale)
+    assert 0 < scales[0] < scales[1]
+
+
+def test_bills_are_those_of_a_plain_sum() -> None:
+    judged = Judged.of(source())
+    one = played("P7D")
+    figures, _ = promise_figures(judged, one)
+    tariff = judged.tariff
+    changes = []
+    for published in one.draws:
+        costs, exact = np.zeros(HOMES), np.zeros(HOMES)
+        for day in range(len(source().date)):
+            readings = source().day(day).readings
+            for t, wh in enumerate(readings):
+                load = published.estimated[day, t] / 1000
+                rate = min(max(tariff.alpha * load + tariff.beta, tariff.floor), tariff.cap)
+                costs += rate * wh / 1000
+                exact += (tariff.alpha * wh.sum() / 1000 + tariff.beta) * wh / 1000
+        changes.append(costs / exact - 1)
+    assert figures.bills is not None
+    assert figures.bills.median == pytest.approx(np.median(np.concatenate(changes)))
+
+
+def test_readings_are_cut_at_the_bound_of_each_home() -> None:
+    bounds = [300] * 10 + [BOUND_WH] * (HOMES - 10)
+    own = source_of(real(), bound=bounds, usual=USUAL, train=8)
+    assert own.scenarios[0].zone.bound.tolist() == [BOUND_WH] * HOMES
+    kwh = Judged.of(own).kwh
+    assert kwh[:, :10].max() <= 0.3
+    assert (kwh[:, 10:] == Judged.of(source()).kwh[:, 10:]).mean() > 0.99  # gaps are filled
+
+
+def test_a_tariff_of_the_zone_is_taken() -> None:
+    mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=8, tariff=Tariff(2.0, 9.0))
+    assert Judged.of(mine).tariff == Tariff(2.0, 9.0)
+
+
+def test_there_are_twelve_promises_and_four_in_a_hurry() -> None:
+    assert len(promises()) == 12
+    assert {(p.window, p.epsilon) for p in promises(quick=True)} == {
+        (None, 1.0), ("P1D", 1.0), ("P7D", 1.0), ("P14D", 1.0)
+    }  # fmt: skip
+
+
+def test_ten_days_are_refused_in_one_sentence() -> None:
+    with pytest.raises(PlanError, match="10 whole days"):
+        train_days(10)
+
+
+def test_synthetic_homes_are_of_public_figures_alone() -> None:
+    days = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
+    yearly = days.readings.sum() / 200 / 1000 * 365 / 364
+    assert yearly == pytest.approx(3300, rel=0.15)
+    assert str(calendar_days(days.date)[0]) == "2024-01-01"
+    assert days.date[0] % 7 == 0
+    again = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
+    assert (again.readings == days.readings).all()
