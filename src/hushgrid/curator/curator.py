@@ -32,7 +32,7 @@ from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
 from hushgrid.curator.account_records import room_of
 from hushgrid.curator.block_sizes import BlockSizes
-from hushgrid.curator.changes import zone_as_begun
+from hushgrid.curator.changes import begins_terms, last_terms, zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.price_lists import due_list, price_list
@@ -193,7 +193,8 @@ class Curator:
             publishers: The ways out.
             mode: Production or simulation.
             now: [UTC s]
-            new_terms: Record these terms, whether or not there are others.
+            new_terms: The operator has agreed to the file: record its terms, where they are others
+                or begin later than those on record, and its tariff. A tariff alone begins no terms.
             begins: First interval [UTC s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
@@ -210,11 +211,12 @@ class Curator:
             The curator; the lock is held until the context ends.
 
         Raises:
-            LedgerError: The ledger cannot be gone on with: other terms, another key, two
-                histories, a gap that is not booked.
+            LedgerError: The ledger cannot be gone on with: other terms or another tariff, another
+                key, two histories, a gap that is not booked.
             MeterError: The meter store holds the zone under other terms.
         """
-        checkpoint = None
+        checkpoint, changed = None, new_terms
+        new_terms = changed and begins_terms(service, last_terms(store, service.id))
         if not new_terms:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
@@ -229,8 +231,9 @@ class Curator:
             if terms is None and not new_terms:  # before terms are on record that it contradicts
                 meters.open_zone(*service.roster)
             if not new_terms and terms is not None:
-                service = zone_as_begun(service, terms)
-            begin(service, ledger, meters, key, new_terms)
+                tariff = ledger.standing.tariff_before(terms.seq)
+                service = zone_as_begun(service, terms, tariff)
+            begin(service, ledger, meters, key, new_terms, changed=changed)
             meters.open_zone(*service.roster)
             if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
@@ -399,6 +402,12 @@ class Curator:
         self._publishers.add_list(PricesRecord.from_record(record, checked=True))
         self._publishers.show(self.service, now)
         log.info("prices listed", extra={"zone": self.service.id, "prices": due.number})
+
+    @property
+    def priced_since(self) -> int:
+        """When the present tariff began [UTC s]: earlier prices are of another one."""
+        tariff = self._ledger.standing.tariff
+        return 0 if tariff is None else tariff.begins
 
     @property
     def lists(self) -> Sequence[PricesRecord]:

@@ -78,7 +78,7 @@ def test_it_serves_the_zones_of_the_same_terms_and_says_where_its_file_differs(
     made: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = records(made)
-    assert before["oak"] == ["genesis", "terms"]
+    assert before["oak"] == ["genesis", "tariff", "terms"]
     with caplog.at_level(logging.WARNING), ExitStack() as stack:
         clock = Stopped()
         standby = curator(stack, replace(made, zones=(ELM, OTHER)), clock)

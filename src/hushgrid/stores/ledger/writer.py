@@ -32,11 +32,8 @@ from hushgrid.mechanism.release import Mode
 from hushgrid.stores.ledger.chain import Fold, Verify
 from hushgrid.stores.ledger.checkpoint import write
 from hushgrid.stores.ledger.duties import Judged, LedgerStore, Replicated
-from hushgrid.stores.ledger.entries import (
-    GenesisRecord,
-    LedgerEntry,
-    ReleaseRecord,
-)
+from hushgrid.stores.ledger.entries import GenesisRecord, ReleaseRecord
+from hushgrid.stores.ledger.entry import LedgerEntry
 from hushgrid.stores.ledger.records import (
     NOTHING,
     Body,
