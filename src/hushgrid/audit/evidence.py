@@ -319,9 +319,9 @@ def as_recorded(terms: Sequence[Terms], evidence: Sequence[Evidence]) -> tuple[T
             if week.digest not in present and tariff not in (None, version.tariff):
                 assert version.planned is not None
                 with suppress(HushgridError):  # the promise cannot be kept by that plan
-                    other = version.planned(tariff)
-                    if other.digest == week.digest:
-                        present[week.digest] = other
+                    planned = version.planned(tariff)
+                    if planned.digest == week.digest:
+                        present[week.digest] = planned
         recorded = {week.digest for week in weeks}
         versions += [v for digest, v in present.items() if digest in recorded] or [version]
     return tuple(versions)

@@ -179,9 +179,9 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
             zones.append(_at_last(begun, store))
             continue
         differences[zone.id] = (
-            f"zone {zone.id}: {_differing(begun, terms, tariff)} of the file are not those of the"
-            " ledger;"
-            " this curator does not serve the zone, give it the file of the active one."
+            f"zone {zone.id}: the file differs from the ledger in"
+            f" {_differing(begun, terms, tariff)}; this curator does not serve the zone, give it"
+            " the file of the active one."
         )
     return Changes(replace(deployment, zones=tuple(zones)), differences)
 

@@ -113,10 +113,10 @@ def _serve_alone(
         starts = process.starts
         return reload.ask(process.deployment, starts, clock.now()) or reload.due(starts)
 
-    found = (changes or changes_of)(deployment, clock.now())
-    if found.zones and not changed:
-        raise LedgerError(unasked(found.zones))
-    start, running = Start(found.deployment, found.zones, {}), None
+    comparison = (changes or changes_of)(deployment, clock.now())
+    if comparison.zones and not changed:
+        raise LedgerError(unasked(comparison.zones))
+    start, running = Start(comparison.deployment, comparison.zones, {}), None
     while True:
         failure, present, starts = _session(start, clock, stop, begins, run)
         if failure is not None and (reload is None or running is None):

@@ -195,8 +195,8 @@ class Standby:
 
     def compare(self) -> Deployment:
         """See where the file differs from the ledger; the zones where it does not."""
-        found = under_ledger_terms(self.deployment, self.store)
-        deployment, differs = found.deployment, found.zones
+        comparison = under_ledger_terms(self.deployment, self.store)
+        deployment, differs = comparison.deployment, comparison.zones
         for zone, sentence in differs.items():
             if self.differs.get(zone) != sentence:
                 log.warning("file differs", extra={"zone": zone, "reason": sentence})
@@ -325,8 +325,8 @@ def serve_in_turn(
                 with ExitStack() as process_stack:
                     changes: Mapping[str, str] = {}
                     if standby.begins:
-                        found = changes_of(standby.deployment, clock.now())
-                        present, changes = found.deployment, found.zones
+                        comparison = changes_of(standby.deployment, clock.now())
+                        present, changes = comparison.deployment, comparison.zones
                     else:
                         present = standby.compare()
                         if not present.zones:  # other terms began since the row was taken

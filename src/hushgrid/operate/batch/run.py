@@ -266,8 +266,8 @@ def run(
     """
     simulated = job.deployment.mode == "simulation"
     begins = float(job.first) if simulated else clock.now()
-    found = changes_of(job.deployment, begins)
-    deployment, changes = found.deployment, found.zones
+    comparison = changes_of(job.deployment, begins)
+    deployment, changes = comparison.deployment, comparison.zones
     if changes and not job.changed:
         raise BatchError(unasked(changes))
     job = replace(job, deployment=deployment)
