@@ -1,8 +1,9 @@
-"""The sizes M of the noise of blocks of steps, which a meter store keeps sealed."""
+"""The sizes M of the noise of blocks: when one is drawn, read and erased."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 
 from hushgrid.curator.replay import last_block
@@ -24,6 +25,7 @@ class BlockSizes:
     Attributes:
         mark: The public mark of the present block's draw; 0 without blocks.
         lost: Whether the present block has a release and no M.
+        alone: No other curator may take over now: the M of the present block is read once.
     """
 
     def __init__(self, meters: MeterStore, noise: Noise | Stepwise) -> None:
@@ -32,7 +34,8 @@ class BlockSizes:
         self._until = -1  # blocks that began before have no key [UTC s]
         self._swept = ""  # terms since whose start here no M of others is kept
         self._erased = False
-        self.lost = False
+        self.lost, self.alone = False, False
+        self._size: int | None = None  # of `_block`
 
     @property
     def mark(self) -> int:
@@ -40,7 +43,12 @@ class BlockSizes:
         return 0 if self._block is None else self._block.mark
 
     def at(
-        self, zone: ZoneService, state: State, standing: LedgerState, scale: float | None
+        self,
+        zone: ZoneService,
+        state: State,
+        standing: LedgerState,
+        scale: float | None,
+        flush: Callable[[], None],
     ) -> int | None:
         """The size M of the noise of a step's block; None without blocks, or where it is lost.
 
@@ -52,6 +60,7 @@ class BlockSizes:
             state: The state before the step.
             standing: What the ledger says.
             scale: Scale of the block's noise [Wh]; None: the step has no noise of its own.
+            flush: Makes durable what the ledger holds: before an M is drawn, or one is erased.
 
         Returns:
             The size.
@@ -81,15 +90,21 @@ class BlockSizes:
                 if isinstance(source, Stepwise):
                     source = source.of_block(first)
                 draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone.id, block, None if begun else draw)
+                if not begun:
+                    flush()
+                size = self._size if self.alone and begun and block == self._block else None
+                if size is None:
+                    size = self._meters.noise_size(zone.id, block, None if begun else draw)
             self.lost = size is None
             block = None if self.lost else block
         if not self._erased or (self._block, self._until) != (block, until):
             other_terms, self._swept = self._swept != terms.head, terms.head
+            flush()
             self._meters.erase_noise(
                 zone.id, terms.head, opens, until=until, other_terms=other_terms
             )
             self._block, self._until, self._erased = block, until, True
+        self._size = size
         return size
 
     def _new_mark(self) -> int:

@@ -53,7 +53,7 @@ from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.release import Mode, PreparedNoise, prepare, step
+from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, smoothed_rate
 from hushgrid.stores.ledger.checkpoint import Checkpoint
@@ -145,6 +145,7 @@ class Curator:
         self._publishers, self._mode, self._watch = publishers, mode, watch
         self._covariates, self._read = covariates, read
         self._noise, self._sizes = noise, BlockSizes(meters, noise)
+        self._closed = -1  # the last interval closed here [UTC s]
         self._refused = 0  # the end of the week after which none may begin [UTC s]
         self._missing: int | None = None
         self._purged = -math.inf
@@ -462,17 +463,41 @@ class Curator:
         if steps > 0:
             self._leave_out(steps)
 
+    @contextmanager
+    def together(self, last: int) -> Iterator[None]:
+        """Publish several intervals in one transaction: for those who show none of them before.
+
+        Args:
+            last: Start of the last interval [UTC s]; readings of it and before are late now.
+
+        Raises:
+            LedgerError: The ledger cannot be written; what is not in it is published again.
+        """
+        self._close(last)
+        self._sizes.alone = True
+        try:
+            with self._ledger.together():
+                yield
+        finally:
+            self._sizes.alone = False
+
+    def _close(self, start: int) -> None:
+        """Take no more readings of an interval and those before it."""
+        if start > self._closed:
+            self._meters.close(self.service.id, start)
+            self._closed = start
+
     def tick(self, now: float) -> ReleaseRecord:
         """Publish the next interval: one durable record, then everything else."""
         start = self.start_of(self.t)
         self._watch("due")
-        self._meters.close(self.service.id, start)
+        self._close(start)
         self._watch("closed")
-        body = self._body(start, now)
+        body, after = self._body(start, now)
         self._watch("stepped")
         published = self._ledger.publish(body)
         self._watch("recorded")
-        self._replay.follow(self._ledger.standing)
+        self._replay.follow(self._ledger.standing, after)
         self._last = published
         self._publishers.add(published)
         self._publishers.show(self.service, now)
@@ -492,8 +517,8 @@ class Curator:
         price = f"{release.rate:.{places}f} {unit} from {start} on"
         return {"zone": self.service.id, "t": release.t, "source": release.source, "price": price}
 
-    def _body(self, start: int, now: float) -> dict[str, Any]:
-        """What to record."""
+    def _body(self, start: int, now: float) -> tuple[dict[str, Any], State | None]:
+        """What to record, and the state after it where it comes from readings."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
         interval = (self._read or self._meters.get)(self.service.id, start)
@@ -515,7 +540,7 @@ class Curator:
             record = ReleaseRecord.stand_in(
                 self.service.id, "fallback", t=self.t, rate=rate, feed_in=feed_in, **when
             )
-            return record.to_body()
+            return record.to_body(), None
         if draws is None:
             rates = self._replay.state.rates
             law = self._replay.public.predicted(rates)
@@ -532,18 +557,18 @@ class Curator:
                 offset=self._scenario.tariff.offset or None,
                 **when,
             )
-            return record.to_body()
+            return record.to_body(), None
         cut = self._replay.state.zone
         low = self._scenario.zone.low_ends(cut)
         tally = interval.tally(cut, lambda: self._expected() - low)
         state = self._replay.state
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
-        release, _ = step(state, tally, draws)
+        release, after = step(state, tally, draws)
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
-        return ReleaseRecord.of(release, first=self._first, **when).to_body()
+        return ReleaseRecord.of(release, first=self._first, **when).to_body(), after
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""
@@ -564,7 +589,8 @@ class Curator:
             calibration = None if over or self._held else self._admitted()
             self._held = self._held or (calibration is None and not over)
             scale = None if calibration is None else calibration.scale
-            size = self._sizes.at(self.service, self._replay.state, self._ledger.standing, scale)
+            state, standing, flush = self._replay.state, self._ledger.standing, self._ledger.flush
+            size = self._sizes.at(self.service, state, standing, scale, flush)
             if self._sizes.lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
@@ -607,7 +633,7 @@ class Curator:
 
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while no curator ran; they get no release."""
-        self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._close(self.start_of(self.t + steps - 1))
         self._pass_over(steps)
 
     def _pass_over(self, steps: int) -> None:

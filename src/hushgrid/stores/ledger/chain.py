@@ -490,6 +490,10 @@ class Fold:
         self.place: ChainPosition | None = None
         self._verify = verify
         self._signature = ""
+        # the record that was checked last, from which place, and what follows
+        self._checked: (
+            tuple[Record, ChainPosition | None, tuple[ChainPosition, LedgerEntry]] | None
+        ) = None
         self._releases = Releases()
         self._entries: dict[type[LedgerEntry], Any] = {
             entry_type: [] for entry_type in TYPES.values()
@@ -510,12 +514,15 @@ class Fold:
     def clear(self) -> None:
         """Start again, when the ledger was replaced by another one."""
         self.place, self._signature, self._unstated = None, "", {*ACCOUNTS}
+        self._checked = None
         for entries in self._entries.values():
             entries.clear()
 
     def check(self, record: Record) -> ChainPosition:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
-        return follow(self.place, record, self._verify)
+        checked = _followed(self.place, record, self._verify)
+        self._checked = record, self.place, checked
+        return checked[0]
 
     def take_stored(self, stored: StoredReleases, others: Iterable[Record], head: Head) -> None:
         """Begin with records that were verified before: their releases are not read, but few.
@@ -558,8 +565,12 @@ class Fold:
 
     def take(self, record: Record) -> None:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
-        self.place, entry = _followed(self.place, record, self._verify)
-        self._signature = record.signature
+        checked = self._checked
+        if checked is not None and checked[0] is record and checked[1] is self.place:
+            self.place, entry = checked[2]
+        else:
+            self.place, entry = _followed(self.place, record, self._verify)
+        self._checked, self._signature = None, record.signature
         entries = self._entries[type(entry)]
         if isinstance(entry, GapRecord) and self.place.gap is not None:
             entry = self.place.gap
