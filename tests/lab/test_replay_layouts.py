@@ -132,6 +132,30 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         read_homes([tmp_path])
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+def test_tables_of_arrow_are_known_by_their_columns(tmp_path: Path, suffix: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import ipc, parquet
+
+    count = 96
+    table = pa.table(
+        {
+            "home": ["a"] * count + ["b"] * count,
+            "time": [at.isoformat() + "Z" for at in times(count, 30)] * 2,
+            "usage_kwh": [0.25] * (2 * count),
+        }
+    )
+    path = tmp_path / f"zone{suffix}"
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+    else:
+        with ipc.new_stream(str(path), table.schema) as writer:
+            writer.write_table(table)
+    homes = read_homes([path])
+    assert homes.histories.ids == ("a", "b")
+    assert np.unique(homes.histories.wh).tolist() == [250]
+
+
 def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.parquet"
     path.write_bytes(b"PAR1 nothing")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 HEAD, TAIL = 1 << 18, 1 << 16  # [bytes] that are looked at
 _LEAST, _FEWEST = 0.5, 0.2  # share of rows that a layout has to read; one that is built in
 _UNNAMED = ("table", "json")  # forms that need not name meters
+_ARROW = (".parquet", ".arrow", ".arrows")
+_ROWS = 2000  # of an Arrow or Parquet file that are looked at
 BY_COLUMNS = "by its columns"
 
 _METER = re.compile(
@@ -112,8 +114,9 @@ def layout_of(path: Path, time_zone: str | None = None, unit: Unit | None = None
         FileError: If the file cannot be read.
     """
     try:
-        form = format_of(path) if path.suffix.lower() not in (".txt", "") else None
-        if form is not None and form.seeks:
+        if path.suffix.lower() not in (".txt", ""):
+            format_of(path)
+        if path.suffix.lower() in _ARROW:
             return _checked(path, _of_columns(path, _table_sample(path), time_zone, unit))
         if path.suffix.lower() == ".xml":
             return Layout("green_button", mapping_named("canonical"))
@@ -163,7 +166,7 @@ def _parsed(path: Path, content: bytes, mapping: ColumnMapping) -> Parsed | None
 
 def _checked(path: Path, layout: Layout) -> Layout:
     """A layout, once it reads rows of the file."""
-    if path.suffix.lower() in (".parquet", ".arrow", ".arrows"):
+    if path.suffix.lower() in _ARROW:
         return layout
     with path.open("rb") as stream:
         head = stream.read(HEAD)
@@ -189,18 +192,18 @@ def _table_sample(path: Path) -> _Sample:
 
     try:
         if path.suffix.lower() == ".parquet":
-            table = parquet.ParquetFile(path).read_row_group(0)
+            table = next(parquet.ParquetFile(path).iter_batches(batch_size=_ROWS))
         else:
-            opened = ipc.open_file if path.suffix.lower() == ".arrow" else ipc.open_stream
-            table = opened(path.open("rb")).read_all()
-    except (ArrowException, OSError, ValueError):
+            with path.open("rb") as stream, ipc.open_stream(stream) as reader:
+                table = next(reader)
+    except (ArrowException, OSError, ValueError, StopIteration):
         raise IntakeError("it is no whole Arrow or Parquet file; give another copy.") from None
     rows = [
         ["" if value is None else _cell(value) for value in row.values()]
-        for row in table.slice(0, 2000).to_pylist()
+        for row in table.slice(0, _ROWS).to_pylist()
     ]
-    names = [n for n in table.column_names if not n.startswith("__index")]
-    at = [table.column_names.index(name) for name in names]
+    names = [n for n in table.schema.names if not n.startswith("__index")]
+    at = [table.schema.names.index(name) for name in names]
     return _Sample(names, [[row[i] for i in at] for row in rows], len(rows))
 
 
