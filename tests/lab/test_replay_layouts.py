@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,15 @@ import pytest
 from hushgrid.errors import FileError, IntakeError
 from hushgrid.files.layouts import layout_of, read_homes
 from hushgrid.learning.histories import DAY
+from tests.intake.renderings import (
+    Row,
+    as_arrow,
+    as_csv,
+    as_espi,
+    as_json,
+    as_ndjson,
+    as_parquet,
+)
 
 EXPORTS = sorted((Path(__file__).parent.parent / "intake" / "exports").iterdir())
 BEGIN = datetime(2024, 3, 4)  # a Monday
@@ -161,3 +171,25 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 nothing")
     with pytest.raises(IntakeError, match="no whole Arrow or Parquet"):
         layout_of(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [
+        ("zone.csv", as_csv),
+        ("zone.json", as_json),
+        ("zone.ndjson", as_ndjson),
+        ("zone.parquet", as_parquet),
+        ("zone.arrow", as_arrow),
+        ("zone.xml", as_espi),
+    ],
+)
+def test_every_format_of_intake_is_read(
+    tmp_path: Path, name: str, render: Callable[[Sequence[Row]], bytes]
+) -> None:
+    points = [f"RetailCustomer/{home}/UsagePoint/01" for home in "ab"]
+    rows = [(point, 1800 * n, 1800, 100 + n) for point in points for n in range(48)]
+    (tmp_path / name).write_bytes(render(rows))
+    homes = read_homes([tmp_path / name])
+    assert homes.histories.wh.shape == (2, 48)
+    assert homes.histories.wh[0].tolist() == [100 + n for n in range(48)]
