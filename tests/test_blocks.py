@@ -380,7 +380,8 @@ def test_prices_ahead_and_curves(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for curve in (text for text in found if "[tariff.curve]" in text):
         file.write_text(f"{whole.replace(straight, '')}\n{ahead}\n{curve}")
         (zone,) = load_deployment(file).zones
-        assert zone.ahead is not None and zone.ahead.ahead == 1
+        assert zone.ahead is not None
+        assert zone.ahead.ahead == 1
         tariff = zone.scenario.tariff
         prices.append([round(public_rate(1000 * kwh, tariff), 3) for kwh in (55, 90, 200)])
     assert prices == [[0.15, 0.4, 0.6], [0.16, 0.3, 0.3]]
