@@ -25,8 +25,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 FORMAT = "hushgrid-ledger/1"
 KINDS = {
     "genesis": "created_at format key mode",
-    "terms": "consumption digest first houses occupancy plan promise roster seconds tariff"
-    " time_zone zone",
+    "tariff": "begins figures",
+    "terms": "consumption digest first houses occupancy plan promise roster seconds time_zone zone",
     "release": "applies_from applies_start counts digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
     "prices": "digest first published_at rates seconds simulated source zone",
@@ -374,6 +374,15 @@ def merged(rows, unknown):
 zone_named = lru_cache(ZoneInfo)
 
 
+def are_figures(part):
+    """Whether a part of a tariff is a finite number, pairs of them, or figures by name."""
+    if isinstance(part, dict):
+        return all(map(are_figures, part.values()))
+    if isinstance(part, list):
+        return all(isinstance(pair, list) and all(map(are_figures, pair)) for pair in part)
+    return type(part) in (int, float) and math.isfinite(part)
+
+
 def promised(terms, secret):
     """What terms promise about a secret: epsilon, or None."""
     return terms["promise"]["epsilon"] if terms["promise"]["secret"] == secret else None
@@ -667,7 +676,7 @@ class Chain:
 
     def __init__(self, zone):
         self.zone, self.seq, self.head = zone, 0, "0" * 64
-        self.mode = self.key = self.terms = None
+        self.mode = self.key = self.terms = self.tariff = None
         self.t = self.end = self.reach = self.listed = 0
         self.charged = set()
         self.gap = self.opened = None
@@ -717,6 +726,14 @@ class Chain:
         need(re.fullmatch("[0-9a-f]{64}", body["key"]), "the key is not 64 hexadecimal digits")
         self.mode, self.key = body["mode"], body["key"]
 
+    def take_tariff(self, body):
+        """What a load costs from now on: of prices alone, so at any interval."""
+        need(type(body["begins"]) is int, "when the tariff begins is no whole second")
+        need(body["begins"] >= self.reach, "a tariff begins before what is published ends")
+        need(isinstance(body["figures"], dict), "the figures of a tariff are no mapping")
+        need(all(map(are_figures, body["figures"].values())), "a tariff has no finite figures")
+        self.tariff = body
+
     def take_terms(self, body):
         """New terms, for steps not yet published."""
         later = body["first"] * body["seconds"] >= self.reach
@@ -745,6 +762,8 @@ class Chain:
         need(body["simulated"] is (self.mode == "simulation"), f"simulated in a {self.mode} ledger")
         need(t > self.t, f"step {t} is not after step {self.t}")
         need(body["start"] >= self.end, "its interval begins before the last one's end")
+        priced = self.tariff is None or body["start"] >= self.tariff["begins"]
+        need(priced, "its interval begins before its tariff")
         need(body["applies_from"] > t, "its rate is for the past")
         need(body["applies_start"] > body["start"], "its rate is for the past")
         need(source in ("readings", "forecast", "fallback"), "the source is unknown")
@@ -777,7 +796,8 @@ class Chain:
     def take_prices(self, body):
         """A list of prices, for intervals after its publication that no list has."""
         terms, first, rates = self.terms, body["first"], body["rates"]
-        need(terms and "ahead" in terms["tariff"], "a list under terms without prices ahead")
+        ahead = terms and self.tariff and "ahead" in self.tariff["figures"]
+        need(ahead, "a list under a tariff without prices ahead")
         need(body["zone"] == self.zone, "the list is of another zone")
         need(body["simulated"] is (self.mode == "simulation"), f"simulated in a {self.mode} ledger")
         need(body["source"] in ("ahead", "carried", "fallback"), "the source is unknown")

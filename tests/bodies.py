@@ -12,10 +12,9 @@ from hushgrid.stores.ledger.entries import (
     GenesisRecord,
     ReleaseRecord,
     ResumeRecord,
-    TermsRecord,
     TransferRecord,
-    terms_name,
 )
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord, terms_name
 
 
 def _body(make: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
@@ -41,7 +40,6 @@ def terms_of(
         promise |= {"secret": "window", "window": window[0], "epsilon": window[1]}
     stated: dict[str, Any] = {
         "zone": "01" * 32,
-        "tariff": {"alpha": 1.0, "beta": 2.0},
         "occupancy": "02" * 32,
         "consumption": laws,
         "promise": promise,
@@ -54,6 +52,7 @@ def terms_of(
 
 
 genesis, terms, charge = _body(GenesisRecord), _body(terms_of), _body(ChargeRecord)
+tariff = _body(TariffRecord)
 release, stand_in = _body(ReleaseRecord.of), _body(ReleaseRecord.stand_in)
 transfer, gap, resume = _body(TransferRecord), _body(GapRecord), _body(ResumeRecord)
 

@@ -93,7 +93,7 @@ def test_too_little_noise_shows_in_the_scatter(tmp_path: Path) -> None:
     bad = audited(tmp_path, ledger(zone, releases(zone, noise=rescaled(0.7))), zone)
     assert good.check("noise_scale").status == "passed"
     assert bad.check("noise_scale").status == "failed"
-    assert bad.check("noise_scale").first_bad == 4
+    assert bad.check("noise_scale").first_bad == 5
 
 
 def test_a_scale_that_follows_the_data(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_scale_that_follows_the_data(tmp_path: Path) -> None:
     first = next(i for i, one in enumerate(made) if one.load_hat > 2500)
     found = audited(tmp_path, ledger(zone, made), zone).check("data_dependent_scale")
     assert found.status == "failed"
-    assert found.first_bad == 3 + first
+    assert found.first_bad == 4 + first
 
 
 def test_a_rate_off_the_grid(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_rate_off_the_grid(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"float_noise"}
-    assert found.check("float_noise").first_bad == 9
+    assert found.check("float_noise").first_bad == 10
 
 
 def curved(zone: Terms) -> Terms:
@@ -140,7 +140,7 @@ def test_a_rate_that_is_not_the_mean_of_the_curve(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"post_processing"}
-    assert found.check("post_processing").first_bad == 9
+    assert found.check("post_processing").first_bad == 10
 
 
 def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert "protected_set" in failed(found)
-    assert found.check("protected_set").first_bad == 5
+    assert found.check("protected_set").first_bad == 6
     assert "house 4" in found.check("protected_set").text
 
 
@@ -165,7 +165,7 @@ def test_an_epsilon_that_is_understated(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 7
+    assert found.check("budget").first_bad == 8
 
 
 def test_two_zones_with_one_seed(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_two_zones_with_one_seed(tmp_path: Path) -> None:
     other = ledger(twin, releases(twin, seed=2, noise=SimulatedNoise(6)))
     bad = audited(tmp_path, own + same, zone, twin)
     assert failed(bad) == {"seed_reuse"}
-    assert bad.check("seed_reuse").first_bad == len(own) + 3
+    assert bad.check("seed_reuse").first_bad == len(own) + 4
     good = audited(tmp_path, own + other, zone, twin)
     assert good.check("seed_reuse").status == "passed"
 
@@ -230,7 +230,7 @@ def test_gaps_are_named(tmp_path: Path) -> None:
     found = audited(tmp_path, ledger(zone, [*made[:5], *made[8:]]), zone)
     assert found.check("steps").status == "noted"
     assert "from step 6 to 8" in found.check("steps").text
-    assert found.check("steps").first_bad == 8
+    assert found.check("steps").first_bad == 9
     assert found.verdict == "passed"
 
 
@@ -240,7 +240,7 @@ def test_other_terms_are_named(tmp_path: Path) -> None:
     for other in (terms(epsilon=0.4), renamed(zone, "oak")):
         found = audited(tmp_path, records, other)
         assert found.check("terms").status == "failed"
-        assert found.check("terms").first_bad == 3
+        assert found.check("terms").first_bad == 4
 
 
 def test_a_zone_without_terms_is_not_another_models(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_rates_of_estimates_are_not_held_against_the_noisy_load(tmp_path: Path) 
         return replace(one, rate=public_rate(one.load_hat, zone.tariff)) if one.t == 2 else one
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
-    assert found.check("float_noise").first_bad == 4
+    assert found.check("float_noise").first_bad == 5
 
 
 def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"post_processing"}
-    assert found.check("post_processing").first_bad == 8
+    assert found.check("post_processing").first_bad == 9
 
 
 @pytest.mark.parametrize("source", ["forecast", "fallback"])
@@ -332,7 +332,7 @@ def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, valu
     records = told(zone, releases(zone), lambda n, _body: {name: value} if n == 6 else {})
     found = audited(tmp_path, records, zone)
     assert failed(found) == {"post_processing"}
-    assert found.check("post_processing").first_bad == 8
+    assert found.check("post_processing").first_bad == 9
 
 
 @pytest.mark.parametrize("name", ["scale", "epsilon", "epsilon_any"])
@@ -369,7 +369,7 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
     assert good.check("post_processing").status == "passed"
     bad = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {"estimate": 2500.0}), zone)
     assert failed(bad) == {"post_processing"}
-    assert bad.check("post_processing").first_bad == 7
+    assert bad.check("post_processing").first_bad == 8
     hidden = with_forecasts(zone, 4, lambda body: {"rate": body["rate"] + 1e-9})
     assert audited(tmp_path, hidden, zone).check("post_processing").status == "noted"
 
@@ -378,7 +378,7 @@ def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
     zone = terms(charged=0.5)
     records = story(zone, releases(zone))
     none = audited(tmp_path, sealed(records, zone="elm"), zone).check("budget")
-    assert (none.status, none.first_bad) == ("failed", 3)
+    assert (none.status, none.first_bad) == ("failed", 4)
     paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5, first=0, last=899)))
     found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), zone)
     assert found.check("budget").status == "passed"
@@ -393,7 +393,7 @@ def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
 
     zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=60)
     found = audited(tmp_path, ledger(zone, releases(zone, noise=Once())), zone)
-    assert found.check("seed_reuse").first_bad == 4  # the second release
+    assert found.check("seed_reuse").first_bad == 5  # the second release
 
 
 def test_a_page_names_every_zone_and_what_failed_first(

@@ -19,6 +19,7 @@ from hushgrid import (
     Zone,
 )
 from hushgrid.audit.evidence import RecordedRelease, RecordedWeek, Terms
+from hushgrid.mechanism.digest import tariff_fields
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release, State, step
 from hushgrid.model.world import World
@@ -108,12 +109,13 @@ def story(
     opening: bool = True,
     steps: int | None = None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Genesis, terms and the releases; the terms begin with the zone's step `first`, counted from
-    START on, and repeat after their horizon or so many steps."""
+    """Genesis, tariff, terms and the releases; the terms begin with the zone's step
+    `first`, counted from START on, and repeat after their horizon or so many steps."""
     first = BEFORE + first
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
+        told.append(("tariff", dict(bodies.tariff(first * 900, tariff_fields(given.tariff)))))
     told.append(("terms", recorded(given, first, steps)))
     for one in made:
         body = bodies.release(one, mode="simulation", first=first, **times(first + one.t - 1))

@@ -81,15 +81,22 @@ def wh(meter: str, i: int) -> int:
     return READ[meter] + 10 * i
 
 
-def run_zone(folder: Path, text: str) -> list[dict[str, Any]]:
-    """Write a ledger of some intervals and the readings as a file; return the releases."""
-    (folder / "service.toml").write_text(text)
-    zone = load_deployment(folder / "service.toml").zones[0]
-    with curator(folder, zone, Shown(), now=zone.begins) as it:
-        for i in range(STEPS):
-            each = [wh(meter, i) for meter in zone.meters]
-            it._meters.put("elm", range(3), [it.start_of(it.t)] * 3, [900] * 3, each)
-            it.run(it.next_due())
+def run_zone(folder: Path, *texts: str) -> list[dict[str, Any]]:
+    """Write a ledger of some intervals and the readings as a file; return the releases.
+
+    Of several files each holds for an equal part of the intervals.
+    """
+    part, now = STEPS // len(texts), None
+    for n, text in enumerate(texts):
+        (folder / "service.toml").write_text(text)
+        zone = load_deployment(folder / "service.toml").zones[0]
+        now = zone.begins if now is None else now
+        with curator(folder, zone, Shown(), now=now, new_terms=n > 0) as it:
+            for i in range(n * part, (n + 1) * part):
+                each = [wh(meter, i) for meter in zone.meters]
+                it._meters.put("elm", range(3), [it.start_of(it.t)] * 3, [900] * 3, each)
+                now = it.next_due()
+                it.run(now)
     with (folder / "readings.csv").open("w") as file:
         rows = csv.writer(file)
         rows.writerow(["meter_id", "start_utc", "duration_s", "wh"])
@@ -183,6 +190,25 @@ def test_exact_prices_are_in_a_file_of_the_operator_alone(
         assert row["noise_share_low"] == -row["noise_share_high"] < 0
     total = sum(row["cost"] - row["cost_exact"] for row in rows.values())
     assert found["zone"]["revenue_change"] == pytest.approx(total, abs=1e-5)
+
+
+def test_exact_prices_are_those_of_the_tariff_of_their_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first half of the intervals by one tariff, the others by one twice as high."""
+    doubled = SERVICE.replace("alpha = 1.0\nbeta = 2.0", "alpha = 2.0\nbeta = 4.0")
+    bodies = run_zone(tmp_path, SERVICE, doubled)
+    figures = tmp_path / "bills.json"
+    words = ("--operator", "--config", tmp_path / "service.toml", "--json", figures)
+    billed((tmp_path, bodies), capsys, *words, "--out", tmp_path / "bills.csv")
+    (flat,) = (x for x in json.loads(figures.read_text())["houses"] if x["meter_id"] == "flat")
+    due_cost = 0.0
+    for n, body in enumerate(bodies):
+        measured, i = n, (body["applies_start"] - bodies[0]["start"]) // 900
+        net = sum(wh(meter, measured) for meter in READ) / 1000
+        rate = (net + 2.0) * (1 if n < STEPS // 2 else 2)
+        due_cost += wh("flat", i) / 1000 * rate if i < STEPS else 0.0
+    assert flat["cost_exact"] == pytest.approx(due_cost, abs=1e-5)
 
 
 def test_a_table_by_day(

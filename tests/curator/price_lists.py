@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from hushgrid.curator.terms import terms_record
+from hushgrid.curator.terms import tariff_figures, terms_record
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.zone_file import PricesAhead
 from hushgrid.stores.ledger.entries import PricesRecord
 from hushgrid.stores.ledger.records import NOTHING, Head
 from hushgrid.stores.ledger.state import LedgerState
+from hushgrid.stores.ledger.terms import TariffRecord
 from tests.curator.curators import Shown
 from tests.curator.setups import service
 
@@ -38,10 +39,12 @@ def ahead_zone(days: int = 1, publish_at: int = EVENING, **changes: Any) -> Zone
 
 def state_of(zone: ZoneService, *lists: PricesRecord) -> LedgerState:
     """A ledger with the zone's terms and some lists."""
-    terms = replace(terms_record(zone), seq=2)
+    terms = replace(terms_record(zone), seq=3)
+    tariffs = (TariffRecord(terms.begins, tariff_figures(zone), seq=2),)
     return LedgerState(
-        zone.id, "simulation", "", Head(1, NOTHING), "", terms, (terms,), (), (), lists=lists
-    )
+        zone.id, "simulation", "", Head(3, NOTHING), "", terms, (terms,), (), (), lists=lists,
+        tariffs=tariffs,
+    )  # fmt: skip
 
 
 def a_list(first: int, number: int, published_at: int = 0, **changes: Any) -> PricesRecord:

@@ -237,7 +237,7 @@ def test_check_computes_it_again_and_doctor_removes_a_wrong_one(tmp_path: Path) 
         (found,) = [one for one in examine(made).checks if one.subject.startswith("checkpoint")]
         return found.sentence
 
-    assert line() == "checkpoint of zone elm: record 6, computed again"
+    assert line() == "checkpoint of zone elm: record 7, computed again"
 
     def wrong(store: Any, held: Checkpoint) -> None:
         arrays = decode(held.state)

@@ -89,7 +89,7 @@ def test_nothing_is_appended_to_a_closed_ledger(world: tuple[Path, ZoneService, 
     old, zone, now = world
     with curator(old, zone, Shown(), now=now) as it:
         it._meters.put("elm", [0, 1], [it.start_of(it.t)] * 2, [HOUR] * 2, [300, 500])
-        body = it._body(it.start_of(it.t), now)
+        body, _ = it._body(it.start_of(it.t), now)
         ledger = it._ledger
     made = deployment(old, zone, key=old / "key")
     close_ledger(made, "nowhere", now)

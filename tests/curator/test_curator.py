@@ -320,7 +320,7 @@ def test_terms_are_fixed_until_new_ones(tmp_path: Path) -> None:
         found = check(store.records("elm"), verify_signature)
         kinds = [r.kind for r in store.records("elm")]
     assert found.first_bad is None
-    assert kinds == ["genesis", "terms", "release", "terms", "release"]
+    assert kinds == ["genesis", "tariff", "terms", "release", "terms", "release"]
 
 
 def test_two_curators_on_one_zone(tmp_path: Path) -> None:

@@ -729,4 +729,4 @@ def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> Non
         look(world)
 
     world.play(story)
-    assert counted == [(4, 4), (4, 5), (5, 5)]
+    assert counted == [(5, 5), (5, 6), (6, 6)]

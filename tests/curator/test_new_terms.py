@@ -50,7 +50,7 @@ def kinds(world: World) -> list[str]:
         return [record.kind for record in store.records("elm")]
 
 
-OLD = ["genesis", "terms", *["release"] * 3]
+OLD = ["genesis", "tariff", "terms", *["release"] * 3]
 
 
 def one_in_each(world: World) -> Iterator[None]:

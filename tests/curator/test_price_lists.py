@@ -169,7 +169,7 @@ def test_lists_that_break_a_rule_are_refused(tmp_path: Path) -> None:
     with curator(tmp_path / "real_time", service(), Shown()) as it:
         terms = it._ledger.standing.terms
         assert terms is not None
-        with pytest.raises(LedgerError, match="terms without prices ahead"):
+        with pytest.raises(LedgerError, match="tariff without prices ahead"):
             it._ledger.check(replace(following, digest=terms.digest))
 
 

@@ -105,7 +105,7 @@ def forged(honest: list[Record], place: int, **changes: Any) -> list[Record]:
     return sealed(told, zone=honest[0].zone)
 
 
-FIRST_TERMS, SECOND, OPENS = 1, 5, 6  # places of records
+FIRST_TERMS, SECOND, OPENS = 2, 6, 7  # places of records
 
 
 def of_row(n: int, value: float) -> Callable[[Any], Any]:
@@ -129,13 +129,6 @@ def another_plan(plan: Any) -> dict[str, Any]:
         (FIRST_TERMS, "promise", larger, "chain", "do not have the digest that follows"),
         (SECOND, "promise", larger, "chain", "do not have the digest that follows"),
         (SECOND, "plan", another_plan, "chain", "do not have the digest that follows"),
-        (
-            SECOND,
-            "tariff",
-            lambda _: {"alpha": 9.0},
-            "chain",
-            "do not have the digest that follows",
-        ),
         (SECOND, "zone", lambda _: "ab" * 32, "chain", "do not have the digest that follows"),
         (
             SECOND,
@@ -147,7 +140,7 @@ def another_plan(plan: Any) -> dict[str, Any]:
         (SECOND, "occupancy", lambda _: "ab" * 32, "chain", "do not have the digest that follows"),
         (FIRST_TERMS, "houses", lambda x: x[12:], "terms", "2 names for meters where 3 follow"),
         (FIRST_TERMS, "houses", lambda x: x[12:] + x[:12], "terms", "meters that are not in order"),
-        (SECOND, "houses", "0" * 36, "terms", "other names for meters than record 2"),
+        (SECOND, "houses", "0" * 36, "terms", "other names for meters than record 3"),
         (SECOND, "houses", "", "terms", "0 names for meters where 3 follow"),
         (
             OPENS,
@@ -229,15 +222,15 @@ def test_a_release_whose_rate_begins_at_another_time(
 def test_a_forecast_states_the_offset_of_its_estimate(tmp_path: Path) -> None:
     zone = KINDS["export"]()
     records = ran(tmp_path, zone)
-    body = records[3].body
+    body = records[4].body
     assert (body["source"], body["offset"]) == ("forecast", 4 * 400)
     tariff = zone.scenario.tariff
     net = (body["estimate"] - body["offset"]) / 1000
     assert body["rate"] == pytest.approx(tariff.beta + tariff.alpha * net)
     (folder := tmp_path / "plain").mkdir()
-    assert "offset" not in ran(folder, service(policy=ALL))[3].body
+    assert "offset" not in ran(folder, service(policy=ALL))[4].body
     for offset in (1, None):
-        other = audited(tmp_path, forged(records, 3, offset=offset), zone)
+        other = audited(tmp_path, forged(records, 4, offset=offset), zone)
         assert "another sum of export limits" in failures(other)["post_processing"]
 
 

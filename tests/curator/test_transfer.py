@@ -22,8 +22,9 @@ from hushgrid.intake.readings import Register
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.entries import LedgerEntry, TermsRecord
+from hushgrid.stores.ledger.entry import LedgerEntry
 from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.terms import TermsRecord
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from hushgrid.audit.certificate import certify
 from hushgrid.lab.evidence import (
     KEPT_PRIVATE,
     MAY_BE_PUBLISHED,
@@ -15,8 +18,11 @@ from hushgrid.lab.evidence import (
     SourceFile,
 )
 from hushgrid.mechanism.policy import Policy, assumptions
+from hushgrid.operate.audit import terms_of
+from hushgrid.report.certificate import certificate_json
 from hushgrid.report.dpia import dpia_text
 from hushgrid.report.promise import home_words, promise_sentence
+from tests.curator.streets import BEGINS, load
 from tests.lab.evidence import evidence
 
 
@@ -146,3 +152,30 @@ def test_the_text_is_plain_markdown() -> None:
     for table in re.findall(r"(?m)(?:^\|.*\n)+", text):
         widths = {len(re.split(r"(?<!\\)\|", row)) for row in table.splitlines()}
         assert len(widths) == 1, table
+
+
+SECRETS = {
+    "window": (('secret = "interval"', 'secret = "window"\nwindow = "P7D"'),),
+    "interval": (),
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_certificate_of_the_same_promise_says_the_same(
+    tmp_path: Path, secret: Literal["window", "interval"]
+) -> None:
+    """Of a real zone: its sentence, what it does not cover, and every assumption."""
+    zone = load(tmp_path, BEGINS, *SECRETS[secret])
+    values = certificate_json(certify(terms=(terms_of(zone),)))
+    window = "P7D" if secret == "window" else None
+    terms = Recommended(secret, window, 1.0, False, ("It is enough.",))
+    figures = replace(evidence(), recommended=terms)
+    steps = max(zone.policy.schedule.lengths, default=1)
+    block = steps * figures.found.interval if steps > 1 else 0
+    promises = (replace(promise, block=block) for promise in figures.promises)
+    text = section(dpia_text(replace(figures, promises=tuple(promises))), 4)
+    assert values["promise"]["words"] in text
+    assert f'Exactly: "{values["promise"]["sentence"]}"' in text
+    assert f"Not covered: {', '.join(values['promise']['not_covered'])}." in text
+    assert values["assumptions"]
+    assert [line for line in values["assumptions"] if f"- {line}\n" not in text] == []

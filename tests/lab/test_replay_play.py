@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from hushgrid.lab.findings import Judged, price_figures, promise_figures
 from hushgrid.lab.methods import BOUND
 from hushgrid.lab.replay import (
     LAST_WEEK,
+    UNREAD,
     Played,
     ReplayPromise,
     calendar_days,
@@ -44,7 +46,7 @@ def real() -> Real:
 
 @cache
 def source() -> Recorded:
-    return source_of(real(), bound=BOUND_WH, usual=USUAL, train=8)
+    return source_of(real(), bound=BOUND_WH, usual=USUAL, train=7)
 
 
 @cache
@@ -91,6 +93,15 @@ def test_exact_prices_are_exact_and_last_week_is_last_week() -> None:
     assert (others[LAST_WEEK].estimated[week_later] == judged.loads[0]).all()
 
 
+def test_a_price_that_tells_nothing_is_compared_with_what_the_filter_starts_from() -> None:
+    """Under so much noise that releases say nothing, the price is the start of the filter."""
+    others = play_others(source())
+    silent = play(source(), ReplayPromise("P14D", 1e-6), draws=1).draws[0].estimated
+    start = others[UNREAD].estimated
+    assert np.abs(silent / start - 1).max() < 0.05
+    assert (start[0] == start[1]).all()  # two workdays
+
+
 def test_longer_windows_have_more_noise_and_bills_are_of_all_homes() -> None:
     judged = Judged.of(source())
     scales = []
@@ -125,7 +136,7 @@ def test_bills_are_those_of_a_plain_sum() -> None:
 
 def test_readings_are_cut_at_the_bound_of_each_home() -> None:
     bounds = [300] * 10 + [BOUND_WH] * (HOMES - 10)
-    own = source_of(real(), bound=bounds, usual=USUAL, train=8)
+    own = source_of(real(), bound=bounds, usual=USUAL, train=7)
     assert own.scenarios[0].zone.bound.tolist() == [BOUND_WH] * HOMES
     kwh = Judged.of(own).kwh
     assert kwh[:, :10].max() <= 0.3
@@ -133,7 +144,7 @@ def test_readings_are_cut_at_the_bound_of_each_home() -> None:
 
 
 def test_a_tariff_of_the_zone_is_taken() -> None:
-    mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=8, tariff=Tariff(2.0, 9.0))
+    mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=7, tariff=Tariff(2.0, 9.0))
     assert Judged.of(mine).tariff == Tariff(2.0, 9.0)
 
 
@@ -149,6 +160,11 @@ def test_ten_days_are_refused_in_one_sentence() -> None:
         train_days(10)
 
 
+def test_days_to_judge_have_to_be_left() -> None:
+    with pytest.raises(PlanError, match=r"train_days is 15 of 21 whole days, so 6 are left"):
+        source_of(real(), bound=BOUND_WH, usual=USUAL, train=15)
+
+
 def test_synthetic_homes_are_of_public_figures_alone() -> None:
     days = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
     yearly = days.readings.sum() / 200 / 1000 * 365 / 364
@@ -157,3 +173,15 @@ def test_synthetic_homes_are_of_public_figures_alone() -> None:
     assert days.date[0] % 7 == 0
     again = synthetic_days(200, days=364, seconds=STEP, usual=3300, bound=10_000, seed=1)
     assert (again.readings == days.readings).all()
+
+
+def test_blocks_that_go_on_over_days_are_attacked_as_equal_blocks() -> None:
+    """Of a window the first judged day may begin within a block."""
+    year = play(source(), ReplayPromise("P1D", 1.0), draws=1)
+    (length,) = set(year.lengths)
+    within = replace(year, lengths=(length,) * 7)  # more steps than a day has
+    assert within.blocks.lengths == (length,)
+    assert within.blocks.scales == (year.scale[0],)
+    own = replace(year, lengths=())  # noise of its own at every step
+    assert own.blocks.lengths == (1,) * (86_400 // STEP)
+    assert sum(played(None).blocks.lengths) == 86_400 // STEP

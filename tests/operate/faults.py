@@ -28,6 +28,7 @@ from hushgrid.files.settings import Http
 from hushgrid.operate import process as running
 from hushgrid.operate import process as serving
 from hushgrid.operate import serve
+from hushgrid.operate.reload import Reload
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
@@ -112,13 +113,15 @@ class World:
         except StopIteration:
             self._over = True
 
-    def play(self, story: Story, *, new_terms: bool = False) -> None:
+    def play(self, story: Story, *, new_terms: bool = False, reload: Reload | None = None) -> None:
         """One run of the process; each `yield` of the story is one pass of its loop."""
         self._over, self._story = False, story(self)
         with self.connected(), self._counting():
             clock = WatchedClock(self, steady=lambda: self.steady)
             changes = _all_change if new_terms else None
-            serve(self.made, clock=clock, stop=self, changed=new_terms, changes=changes)  # type: ignore[arg-type]
+            serve(
+                self.made, clock=clock, stop=self, changed=new_terms, changes=changes, reload=reload
+            )  # type: ignore[arg-type]
 
     @contextmanager
     def connected(self) -> Iterator[None]:

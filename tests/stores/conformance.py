@@ -24,7 +24,8 @@ from hushgrid.errors import AccessError, LedgerError, MeterError
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.duties import LedgerStore
-from hushgrid.stores.ledger.entries import GenesisRecord, LedgerEntry, ReleaseRecord
+from hushgrid.stores.ledger.entries import GenesisRecord, ReleaseRecord
+from hushgrid.stores.ledger.entry import LedgerEntry
 from hushgrid.stores.ledger.records import NOTHING, Record, seal
 from hushgrid.stores.meters import Counts, MeterStore
 from hushgrid.stores.meters.columns import NoiseBlock

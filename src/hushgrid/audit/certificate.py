@@ -25,8 +25,9 @@ from hushgrid.audit.accounts import (
     releases_before,
 )
 from hushgrid.audit.bounds import CHECKS, BlackBox, Check, merge_checks, verdict
-from hushgrid.audit.evidence import Evidence, Terms
+from hushgrid.audit.evidence import Evidence, Terms, as_recorded
 from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
+from hushgrid.audit.noise_reuse import seed_reuse
 from hushgrid.audit.recompute import (
     Recomputed,
     account,
@@ -34,7 +35,6 @@ from hushgrid.audit.recompute import (
     recompute,
     release_terms,
     republication,
-    seed_reuse,
     steps,
 )
 from hushgrid.belief.filter import at_home, marginals
@@ -200,6 +200,7 @@ def certify(
     """
     findings: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
+    terms = as_recorded(terms, evidence)
     by_digest = {version.digest: version for version in terms}
     zones = [source.zone for source in evidence]
     for source in evidence:

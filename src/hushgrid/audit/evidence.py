@@ -6,11 +6,13 @@ Nothing here holds a reading or a load.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from hushgrid.adversary.attack import Recording
 from hushgrid.belief.followed import DayClock, EvenDays, Knowledge
+from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy, assumptions
 from hushgrid.mechanism.release import (
     HasRelease,
@@ -79,6 +81,7 @@ class Terms:
             gives the promise.
         name: What records call these terms; None: the digest of the mechanism's.
         meters: How many meters the houses have together; None: one each.
+        planned: The terms with the plan that another tariff led to; None where no plan follows it.
         figures: What the promise lets prices say, `leakage` and `covers`, as its service states it;
             None where no service file gives the promise.
     """
@@ -102,6 +105,7 @@ class Terms:
     window_steps: int | None = None
     name: str | None = None
     meters: int | None = None
+    planned: Callable[[Tariff], Terms] | None = None
     figures: Callable[[], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
@@ -193,6 +197,18 @@ class RecordedList:
     before: tuple[float | None, ...] = ()
 
 
+class RecordedTariff(NamedTuple):
+    """A tariff of all prices on record after it, until the next one.
+
+    Attributes:
+        place: Its record.
+        tariff: The tariff; None: its figures are none.
+    """
+
+    place: int
+    tariff: Tariff | None
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedWeek:
     """Releases of one week under the same terms; a trace is one.
@@ -209,6 +225,7 @@ class RecordedWeek:
         secret: What its terms promise something about, where that is on record.
         houses: Names of meters in the record of its terms.
         lists: Lists of prices that were published during it.
+        tariffs: All tariffs of the zone's records, in order; None: they have none, as a trace.
     """
 
     place: int
@@ -222,6 +239,12 @@ class RecordedWeek:
     secret: str | None = None
     houses: tuple[str, ...] | None = None
     lists: tuple[RecordedList, ...] = ()
+    tariffs: tuple[RecordedTariff, ...] | None = None
+
+    def tariff_at(self, place: int) -> Tariff | None:
+        """The tariff of a price on record; None: there is none before it."""
+        before = [tariff for at, tariff in self.tariffs or () if at < place]
+        return before[-1] if before else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +296,35 @@ class Evidence:
     def entries(self) -> tuple[RecordedRelease, ...]:
         """All releases, in order."""
         return tuple(entry for week in self.weeks for entry in week.entries)
+
+
+def as_recorded(terms: Sequence[Terms], evidence: Sequence[Evidence]) -> tuple[Terms, ...]:
+    """The given terms with the plans of the records: those that their tariffs of the time led to.
+
+    Terms keep their plan where the tariff alone becomes another, as a file then has it.
+
+    Args:
+        terms: Terms of zones, by their files as they are now.
+        evidence: Records of zones.
+
+    Returns:
+        For each of them itself, unless a plan of the records takes its place, and these.
+    """
+    versions = list[Terms]()
+    for version in terms:
+        weeks = [w for e in evidence if e.zone == version.zone.id for w in e.weeks]
+        present = {version.digest: version}
+        for week in weeks if version.planned else ():
+            tariff = week.tariff_at(week.place)
+            if week.digest not in present and tariff not in (None, version.tariff):
+                assert version.planned is not None
+                with suppress(HushgridError):  # the promise cannot be kept by that plan
+                    planned = version.planned(tariff)
+                    if planned.digest == week.digest:
+                        present[week.digest] = planned
+        recorded = {week.digest for week in weeks}
+        versions += [v for digest, v in present.items() if digest in recorded] or [version]
+    return tuple(versions)
 
 
 def from_recording(recorded: Recording) -> Evidence:

@@ -1,7 +1,7 @@
 """A zone's record checked against its public terms: every scale, rate and loss computed again.
 
-It does not use the replay of the service, so that a fault there is not repeated here. Also checks
-and the reuse of noise across weeks and zones; the budget is in `accounts`.
+It does not use the replay of the service, so that a fault there is not repeated here. The reuse of
+noise is in `noise_reuse`, the budget in `accounts`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from hushgrid.audit.behaviour import coverage_fault, grid_fault
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
     Check,
-    p_repeated_noise,
-    p_similar_noise,
     p_small_noise,
 )
 from hushgrid.audit.evidence import (
@@ -42,7 +39,7 @@ from hushgrid.mechanism.release import (
     replay,
     skip,
 )
-from hushgrid.model.zone import MOST_PRICES, feed_in_rate, smoothed_rate
+from hushgrid.model.zone import MOST_PRICES, Tariff, feed_in_rate, smoothed_rate
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
@@ -156,6 +153,7 @@ class _Walk:
             first = replace(first, public=self._public)
         self.terms, self.first, self._week = terms, first, week
         self._state, self._last_digits = self.first, 0
+        self._tariff: Tariff | None = None  # the one on record that is priced by
         self._rates: list[float] = []
         self._draw: tuple[int, int | None] = (-1, None)  # first step and mark of a block
         self.losses: list[Floats] = []
@@ -171,6 +169,8 @@ class _Walk:
         """Add the next release, and check the lists of prices before it."""
         while self._lists and self._lists[0].place < entry.place:
             self._check_list(self._lists.popleft())
+        if not self._take_tariff(entry.place):
+            self._fault("post_processing", entry, "has a price, but no tariff is on record")
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
@@ -204,6 +204,19 @@ class _Walk:
         last = min(max(self._week.lost, default=0), self.terms.policy.horizon)
         while len(self._rates) < last:
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
+
+    def _take_tariff(self, place: int) -> bool:
+        """Price what is on record there by the tariff of that time; whether there is one."""
+        if self._week.tariffs is None:
+            return True
+        tariff = self._week.tariff_at(place)
+        if tariff is None:
+            return False
+        if tariff != self._tariff:
+            self._tariff = tariff
+            self.terms = replace(self.terms, tariff=tariff)
+            self._state = replace(self._state, tariff=self.terms.tariff)
+        return True
 
     def _pass(self, rate: float) -> None:
         self._public = self._public.passed()
@@ -340,10 +353,11 @@ class _Walk:
 
     def _check_list(self, record: RecordedList) -> None:
         """A list of prices must follow from public figures."""
+        has_tariff = self._take_tariff(record.place)
         tariff, number = self.terms.tariff, len(record.rates)
         due = fallback_rates(self.terms.fallback_rate, number, tariff)
         steps = record.first - len(self._rates) - 1
-        in_reach = 0 <= steps <= 4 * MOST_PRICES  # after an outage of weeks
+        in_reach = has_tariff and 0 <= steps <= 4 * MOST_PRICES  # after an outage of weeks
         if record.source != "fallback" and in_reach:
             due = expected_rates(self._public, steps, number, self._rates, tariff)
         if record.source == "carried":
@@ -616,72 +630,3 @@ def release_terms(
         return Check("terms", "not_checked", text, unknown[0].place)
     text = f"All releases are of the terms given (records of terms: {records})."
     return Check("terms", "passed", text)
-
-
-LEAST = 3  # steps in common from which two streams are compared
-
-
-def seed_reuse(streams: Sequence[Recomputed]) -> Check:
-    """Whether two streams of noise on record are the same, by step of the clock or by position.
-
-    Args:
-        streams: The recomputed weeks.
-
-    Returns:
-        The check.
-    """
-    name = "seed_reuse"
-    usable = [
-        stream for stream in streams if len(stream.releases) >= LEAST and stream.scale.min() > 0
-    ]
-    for stream in usable:
-        lag, p = p_repeated_noise(stream.residual, stream.scale, block=stream.block)
-        if p < FALSE_ALARM / len(usable):
-            place = stream.releases[lag].place
-            text = (
-                f"From record {place} on, the noise of zone {stream.terms.zone.id!r} is that of"
-                f" {lag} releases before (p = {p:.1e})."
-            )
-            return Check(name, "failed", text, place)
-    if len(usable) < 2:
-        return Check(name, "not_applicable", "One stream of noise: nothing to compare it with.")
-    pairs = list(combinations(usable, 2))
-    level, least = FALSE_ALARM / (2 * len(pairs)), 1.0
-    for first, second in pairs:
-        for common in (_by_clock(first, second), _by_order(first, second)):
-            if len(common) < LEAST:
-                continue
-            i, j = np.array(common).T
-            block = None if first.block is None else first.block[i]
-            if block is None and second.block is not None:
-                block = second.block[j]
-            p = p_similar_noise(
-                first.residual[i] / first.scale[i],
-                second.residual[j] / second.scale[j],
-                1 / first.scale[i] + 1 / second.scale[j],
-                block,
-            )
-            if p < level:
-                place = second.releases[int(j[0])].place
-                text = (
-                    f"From record {place} on, zone {second.terms.zone.id!r} (week"
-                    f" {second.week.first}) draws the noise of zone {first.terms.zone.id!r} (week"
-                    f" {first.week.first}): {len(common)} steps, p = {p:.1e}."
-                )
-                return Check(name, "failed", text, place)
-            least = min(least, p)
-    text = f"{len(usable)} streams of noise differ (smallest p = {least:.2g})."
-    return Check(name, "passed", text)
-
-
-def _by_clock(first: Recomputed, second: Recomputed) -> list[tuple[int, int]]:
-    places = {second.week.first + entry.step: j for j, entry in enumerate(second.releases)}
-    return [
-        (i, places[first.week.first + entry.step])
-        for i, entry in enumerate(first.releases)
-        if first.week.first + entry.step in places
-    ]
-
-
-def _by_order(first: Recomputed, second: Recomputed) -> list[tuple[int, int]]:
-    return [(i, i) for i in range(min(len(first.releases), len(second.releases)))]

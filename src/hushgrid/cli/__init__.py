@@ -20,6 +20,7 @@ from hushgrid.cli.ledger import bill
 from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
 from hushgrid.cli.readings import batch, import_, meters
+from hushgrid.cli.replay import replay
 from hushgrid.cli.service import app as client
 from hushgrid.cli.service import check, demo, doctor, init, resume, serve, status
 
@@ -31,7 +32,7 @@ _PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
         *(doctor, resume),
     ],
     "Promise and models": [plan, learn, ("model", model)],
-    "Evidence": [("ledger", ledger), audit, certificate, attack, ("data", data)],
+    "Evidence": [replay, ("ledger", ledger), audit, certificate, attack, ("data", data)],
     "Experiments": [demo, simulate, loop, compare, paper, floor],
 }
 for _panel, _commands in _PANELS.items():

@@ -14,8 +14,6 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Readings
     from hushgrid.report.bill import BillRates
@@ -493,7 +491,7 @@ def bill(
     values: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
     if service is not None and operator:
         exact = _exact(service, intervals, {_priced(record) for record in releases})
-        rates = _with_exact(releases, exact, service)
+        rates = _with_exact(standing, exact, service)
         operator_rows = bill_rows(intervals.at(inside), rates, period, operator=True)
         target = out or Path(f"bills-{name}.csv")
         paths.append(
@@ -538,19 +536,27 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
 
 
 def _with_exact(
-    releases: Iterable[ReleaseRecord], loads: dict[int, int], service: ZoneService
+    standing: LedgerState, loads: dict[int, int], service: ZoneService
 ) -> dict[int, BillRates]:
     """The rates with exact ones, by the start of the interval that they apply to.
 
-    The exact rate of a listed price is that of the load of its own interval. A tariff that smooths
+    Each by the tariff that was on record before it. The exact rate of a listed price is that of the
+    load of its own interval. A tariff that smooths
     keeps a share of the exact rate before; where that is not known, of the published one.
     """
-    from hushgrid.model.zone import feed_in_rate, marginal_rate, public_rate
+    from hushgrid.mechanism.digest import tariff_from
+    from hushgrid.model.zone import feed_in_rate, marginal_rate, offset_tariff, public_rate
 
-    tariff = service.scenario.tariff
+    scenario = service.scenario
+    tariffs = {
+        entry.seq: offset_tariff(scenario.zone, tariff_from(entry.figures), scenario.consumption)
+        for entry in standing.tariffs
+    }
     rates: dict[int, BillRates] = {}
     last: float | None = None
-    for record in sorted(releases, key=_priced):
+    for record in sorted(standing.prices, key=_priced):
+        entry = standing.tariff_before(record.seq)
+        tariff = scenario.tariff if entry is None else tariffs[entry.seq]
         rates[record.applies_start] = bill_rates = _bill_rates(record)
         listed = record.applies_from == record.t
         load, last_exact = loads.get(_priced(record)), None if listed else last

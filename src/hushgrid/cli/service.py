@@ -223,6 +223,9 @@ def serve(
 ) -> None:
     """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
 
+    Without a terminal SIGHUP makes it read its file again, as `systemctl reload` does: other terms
+    begin at the border of the present block, and no interval is left without a price.
+
     Example: hushgrid serve service.toml
 
     \f
@@ -240,9 +243,13 @@ def serve(
     from hushgrid.files.deployment import as_curator
     from hushgrid.files.service_file import load_deployment
     from hushgrid.operate import serve as run
+    from hushgrid.operate.reload import Reload
 
     gc.freeze()
     gc.enable()
+    reload = Reload(lambda: as_curator(load_deployment(file), port, name))
+    if not sys.stdin.isatty():
+        signal.signal(signal.SIGHUP, lambda *_: reload.request())
     deployment = as_curator(load_deployment(file), port, name)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -252,14 +259,14 @@ def serve(
     clock = WatchedClock(SystemClock())
     if not yes and sys.stdin.isatty():
         yes = _confirm(deployment, clock.now())
-    run(deployment, clock=clock, stop=stop, changed=yes)
+    run(deployment, clock=clock, stop=stop, changed=yes, reload=reload)
 
 
 def _confirm(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
     from hushgrid.curator.changes import changes_of
 
-    _, changes = changes_of(deployment, now)
+    changes = changes_of(deployment, now).zones
     for sentence in changes.values():
         common.echo(sentence, None)
     return bool(changes) and typer.confirm("Begin them?")

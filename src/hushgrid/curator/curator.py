@@ -19,11 +19,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +31,13 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.belief.followed import informed
 from hushgrid.belief.load_filter import Values
 from hushgrid.curator.account_records import room_of
-from hushgrid.curator.changes import zone_as_begun
+from hushgrid.curator.block_sizes import BlockSizes
+from hushgrid.curator.changes import begins_terms, last_terms, zone_as_begun
 from hushgrid.curator.clock import utc
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.price_lists import due_list, price_list
 from hushgrid.curator.publishers import PresentPrices, Publisher, Publishers
-from hushgrid.curator.replay import Replay, last_block, last_release
+from hushgrid.curator.replay import Replay, last_release
 from hushgrid.curator.status import (
     NO_SIZE,
     NOT_BEGUN,
@@ -67,11 +66,10 @@ from hushgrid.stores.ledger.entries import (
     first_step,
 )
 from hushgrid.stores.ledger.records import Head
-from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.witness import Witness
 from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.stores.meters import MeterStore
-from hushgrid.stores.meters.columns import Closed, NoiseBlock
+from hushgrid.stores.meters.columns import Closed
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -122,93 +120,6 @@ def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
     return PriceFile(deployment.price_file)
 
 
-class BlockSizes:
-    """The sizes M of the noise of a zone's blocks of steps, which its meter store keeps sealed.
-
-    Args:
-        meters: The meter store.
-        noise: Source of the noise.
-
-    Attributes:
-        mark: The public mark of the present block's draw; 0 without blocks.
-        lost: Whether the present block has a release and no M.
-    """
-
-    def __init__(self, meters: MeterStore, noise: Noise | Stepwise) -> None:
-        self._meters, self._noise = meters, noise
-        self._block: NoiseBlock | None = None  # whose M the meter store may have
-        self._until = -1  # blocks that began before have no key [UTC s]
-        self._swept = ""  # terms since whose start here no M of others is kept
-        self._erased = False
-        self.lost = False
-
-    @property
-    def mark(self) -> int:
-        """See the class."""
-        return 0 if self._block is None else self._block.mark
-
-    def at(
-        self, zone: ZoneService, state: State, standing: LedgerState, scale: float | None
-    ) -> int | None:
-        """The size M of the noise of a step's block; None without blocks, or where it is lost.
-
-        It is used for the block that is open in the ledger alone, and drawn only where nothing of
-        the block is published or may be.
-
-        Args:
-            zone: The zone.
-            state: The state before the step.
-            standing: What the ledger says.
-            scale: Scale of the block's noise [Wh]; None: the step has no noise of its own.
-
-        Returns:
-            The size.
-        """
-        schedule, terms, seconds = zone.policy.schedule, standing.terms, zone.seconds
-        before = zone.begins // seconds - 1
-        block, size, opens = None, None, None
-        assert terms is not None
-        self.lost = False
-        # before the first release of terms a start may begin earlier than the last one did
-        until = terms.first * seconds
-        if state.t > zone.policy.horizon:
-            until = zone.ends
-        elif schedule.lengths and standing.current:
-            until = (before + schedule.span(state.t)[0]) * seconds
-        if schedule.lengths and scale is not None:
-            first, last = (before + t for t in schedule.span(state.t))
-            open_block, opens = last_block(standing), first * seconds
-            begun = first == open_block.get("first")
-            mark = open_block["mark"] if begun else self._new_mark()
-            block = NoiseBlock(terms.head, opens, scale, mark)
-            if not begun and self._block is not None and block[:-1] == self._block[:-1]:
-                block = self._block
-            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
-            if not any(gap.first <= last and first <= gap.last for gap in gaps):
-                source = self._noise
-                if isinstance(source, Stepwise):
-                    source = source.of_block(first)
-                draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone.id, block, None if begun else draw)
-            self.lost = size is None
-            block = None if self.lost else block
-        if not self._erased or (self._block, self._until) != (block, until):
-            other_terms, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(
-                zone.id, terms.head, opens, until=until, other_terms=other_terms
-            )
-            self._block, self._until, self._erased = block, until, True
-        return size
-
-    def _new_mark(self) -> int:
-        """The mark of a new draw.
-
-        A store may be put back, or follow its primary from behind, and hold the M of an earlier
-        draw: two sizes in a block would lose twice.
-        """
-        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
-
-
 class Curator:
     """The curator of one zone, made by `open`.
 
@@ -234,6 +145,7 @@ class Curator:
         self._publishers, self._mode, self._watch = publishers, mode, watch
         self._covariates, self._read = covariates, read
         self._noise, self._sizes = noise, BlockSizes(meters, noise)
+        self._closed = -1  # the last interval closed here [UTC s]
         self._refused = 0  # the end of the week after which none may begin [UTC s]
         self._missing: int | None = None
         self._purged = -math.inf
@@ -281,7 +193,8 @@ class Curator:
             publishers: The ways out.
             mode: Production or simulation.
             now: [UTC s]
-            new_terms: Record these terms, whether or not there are others.
+            new_terms: The operator has agreed to the file: record its terms, where they are others
+                or begin later than those on record, and its tariff. A tariff alone begins no terms.
             begins: First interval [UTC s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
@@ -298,11 +211,12 @@ class Curator:
             The curator; the lock is held until the context ends.
 
         Raises:
-            LedgerError: The ledger cannot be gone on with: other terms, another key, two
-                histories, a gap that is not booked.
+            LedgerError: The ledger cannot be gone on with: other terms or another tariff, another
+                key, two histories, a gap that is not booked.
             MeterError: The meter store holds the zone under other terms.
         """
-        checkpoint = None
+        checkpoint, changed = None, new_terms
+        new_terms = changed and begins_terms(service, last_terms(store, service.id))
         if not new_terms:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
@@ -317,8 +231,9 @@ class Curator:
             if terms is None and not new_terms:  # before terms are on record that it contradicts
                 meters.open_zone(*service.roster)
             if not new_terms and terms is not None:
-                service = zone_as_begun(service, terms)
-            begin(service, ledger, meters, key, new_terms)
+                tariff = ledger.standing.tariff_before(terms.seq)
+                service = zone_as_begun(service, terms, tariff)
+            begin(service, ledger, meters, key, new_terms, changed=changed)
             meters.open_zone(*service.roster)
             if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
@@ -489,6 +404,12 @@ class Curator:
         log.info("prices listed", extra={"zone": self.service.id, "prices": due.number})
 
     @property
+    def priced_since(self) -> int:
+        """When the present tariff began [UTC s]: earlier prices are of another one."""
+        tariff = self._ledger.standing.tariff
+        return 0 if tariff is None else tariff.begins
+
+    @property
     def lists(self) -> Sequence[PricesRecord]:
         """All lists of prices that were ever published, in order."""
         return self._ledger.standing.lists
@@ -542,17 +463,41 @@ class Curator:
         if steps > 0:
             self._leave_out(steps)
 
+    @contextmanager
+    def together(self, last: int) -> Iterator[None]:
+        """Publish several intervals in one transaction: for those who show none of them before.
+
+        Args:
+            last: Start of the last interval [UTC s]; readings of it and before are late now.
+
+        Raises:
+            LedgerError: The ledger cannot be written; what is not in it is published again.
+        """
+        self._close(last)
+        self._sizes.alone = True
+        try:
+            with self._ledger.together():
+                yield
+        finally:
+            self._sizes.alone = False
+
+    def _close(self, start: int) -> None:
+        """Take no more readings of an interval and those before it."""
+        if start > self._closed:
+            self._meters.close(self.service.id, start)
+            self._closed = start
+
     def tick(self, now: float) -> ReleaseRecord:
         """Publish the next interval: one durable record, then everything else."""
         start = self.start_of(self.t)
         self._watch("due")
-        self._meters.close(self.service.id, start)
+        self._close(start)
         self._watch("closed")
-        body = self._body(start, now)
+        body, after = self._body(start, now)
         self._watch("stepped")
         published = self._ledger.publish(body)
         self._watch("recorded")
-        self._replay.follow(self._ledger.standing)
+        self._replay.follow(self._ledger.standing, after)
         self._last = published
         self._publishers.add(published)
         self._publishers.show(self.service, now)
@@ -572,8 +517,8 @@ class Curator:
         price = f"{release.rate:.{places}f} {unit} from {start} on"
         return {"zone": self.service.id, "t": release.t, "source": release.source, "price": price}
 
-    def _body(self, start: int, now: float) -> dict[str, Any]:
-        """What to record."""
+    def _body(self, start: int, now: float) -> tuple[dict[str, Any], State | None]:
+        """What to record, and the state after it where it comes from readings."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
         interval = (self._read or self._meters.get)(self.service.id, start)
@@ -595,7 +540,7 @@ class Curator:
             record = ReleaseRecord.stand_in(
                 self.service.id, "fallback", t=self.t, rate=rate, feed_in=feed_in, **when
             )
-            return record.to_body()
+            return record.to_body(), None
         if draws is None:
             rates = self._replay.state.rates
             law = self._replay.public.predicted(rates)
@@ -612,18 +557,18 @@ class Curator:
                 offset=self._scenario.tariff.offset or None,
                 **when,
             )
-            return record.to_body()
+            return record.to_body(), None
         cut = self._replay.state.zone
         low = self._scenario.zone.low_ends(cut)
         tally = interval.tally(cut, lambda: self._expected() - low)
         state = self._replay.state
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
-        release, _ = step(state, tally, draws)
+        release, after = step(state, tally, draws)
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
-        return ReleaseRecord.of(release, first=self._first, **when).to_body()
+        return ReleaseRecord.of(release, first=self._first, **when).to_body(), after
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""
@@ -644,7 +589,8 @@ class Curator:
             calibration = None if over or self._held else self._admitted()
             self._held = self._held or (calibration is None and not over)
             scale = None if calibration is None else calibration.scale
-            size = self._sizes.at(self.service, self._replay.state, self._ledger.standing, scale)
+            state, standing, flush = self._replay.state, self._ledger.standing, self._ledger.flush
+            size = self._sizes.at(self.service, state, standing, scale, flush)
             if self._sizes.lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
@@ -687,7 +633,7 @@ class Curator:
 
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while no curator ran; they get no release."""
-        self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._close(self.start_of(self.t + steps - 1))
         self._pass_over(steps)
 
     def _pass_over(self, steps: int) -> None:

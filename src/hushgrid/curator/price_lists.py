@@ -48,8 +48,8 @@ def due_list(service: ZoneService, standing: LedgerState, now: float) -> DueList
     Returns:
         None where none is due, or prices are not published ahead.
     """
-    ahead, terms, seconds = service.ahead, standing.terms, service.seconds
-    if ahead is None or terms is None:
+    ahead, seconds = service.ahead, service.seconds
+    if ahead is None or standing.terms is None:
         return None
     zone = ZoneInfo(service.time_zone)
 
@@ -64,8 +64,10 @@ def due_list(service: ZoneService, standing: LedgerState, now: float) -> DueList
     listed = standing.lists[-1].ends if standing.lists else 0
     midnight, following = border(at(today + _DAY)), (math.floor(now) // seconds + 1) * seconds
     first = max(listed, following)
-    # these terms were in force when the list of today was due
-    owed = standing.lists and terms.begins <= at(today - _DAY, ahead.publish_at)
+    # the tariff of then asked for the list of today when it was due
+    due_at = at(today - _DAY, ahead.publish_at)
+    before = [tariff for tariff in standing.tariffs if tariff.begins <= due_at]
+    owed = standing.lists and before and before[-1].ahead is not None
     if owed and first < midnight:
         return DueList(first, (midnight - first) // seconds, late=True)
     first = max(listed, midnight)

@@ -121,8 +121,16 @@ class Replay:
         self._pending = deque[ReleaseRecord]()  # that the state does not have
         self._unread = deque[ReleaseRecord]()  # that public knowledge does not have
 
-    def follow(self, standing: LedgerState) -> Self:
-        """Take the releases that are new."""
+    def follow(self, standing: LedgerState, after: State | None = None) -> Self:
+        """Take the releases that are new.
+
+        Args:
+            standing: The zone's ledger state.
+            after: The state that `mechanism.step` left, where its release is the one that is new.
+
+        Returns:
+            This.
+        """
         releases = standing.current_from(self._first)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
         has_terms = self._standing is not None and self._standing.terms == standing.terms
@@ -136,6 +144,9 @@ class Replay:
         self._unread.extend(new)
         if new:
             self._taken, self._last = len(releases), new[-1].head
+        if after is not None and self._state is not None and len(self._pending) == 1:
+            self._state = after
+            self._pending.clear()
         return self
 
     def copy(self) -> Replay:

@@ -26,10 +26,12 @@ from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.digest import policy_fields, tariff_fields, zone_fields
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import State, init
-from hushgrid.stores.ledger.duties import LedgerStore
-from hushgrid.stores.ledger.entries import ChargeRecord, TermsRecord, TransferRecord, terms_name
+from hushgrid.stores.ledger.duties import Checkpointed, LedgerStore
+from hushgrid.stores.ledger.entries import ChargeRecord, TransferRecord
+from hushgrid.stores.ledger.records import KINDS, Record, canonical
 from hushgrid.stores.ledger.rules import HOUSE_DIGITS, StatedModels
 from hushgrid.stores.ledger.state import LedgerState
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord, terms_name
 from hushgrid.stores.ledger.writer import Ledger, Signer
 from hushgrid.stores.meters import MeterStore
 
@@ -106,7 +108,6 @@ def stated_fields(service: ZoneService) -> dict[str, Any]:
     return {
         "seconds": service.seconds,
         "zone": canonical_digest(zone_fields(scenario.zone)),
-        "tariff": {**tariff_fields(scenario.tariff), **_ahead_fields(service)},
         "occupancy": occupancy_digest(service),
         "consumption": scenario.consumption.digest,
         "promise": _promise_fields(service),
@@ -118,11 +119,63 @@ def stated_fields(service: ZoneService) -> dict[str, Any]:
     }
 
 
-def _ahead_fields(service: ZoneService) -> dict[str, Any]:
-    ahead = service.ahead
-    if ahead is None:
-        return {}
-    return {"ahead": {"days": ahead.ahead, "publish_at": ahead.publish_at}}
+def tariff_figures(service: ZoneService) -> dict[str, Any]:
+    """What the record of a zone's tariff says of its prices.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Its figures by the keys of a zone file, and how prices are published ahead.
+    """
+    figures, ahead = tariff_fields(service.scenario.tariff), service.ahead
+    if ahead is not None:
+        figures["ahead"] = {"days": ahead.ahead, "publish_at": ahead.publish_at}
+    return figures
+
+
+def has_tariff(service: ZoneService, standing: LedgerState) -> bool:
+    """Whether a zone's tariff is the one on record, and in force where the zone goes on.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+
+    Returns:
+        Whether no other needs to be recorded.
+    """
+    tariff = standing.tariff
+    return (
+        tariff is not None
+        and same_tariff(service, tariff)
+        and tariff.begins <= tariff_begins(service, standing)
+    )
+
+
+def same_tariff(service: ZoneService, tariff: TariffRecord) -> bool:
+    """Whether a zone's tariff is that of a record.
+
+    Args:
+        service: The zone.
+        tariff: The record.
+
+    Returns:
+        Whether all figures are equal.
+    """
+    return canonical(tariff.figures) == canonical(tariff_figures(service))
+
+
+def tariff_begins(service: ZoneService, standing: LedgerState) -> int:
+    """When the tariff of a zone would begin.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+
+    Returns:
+        The end of all that is published, or the beginning of its terms [UTC s].
+    """
+    return max(service.since, standing.reach)
 
 
 def _promise_fields(service: ZoneService) -> dict[str, Any]:
@@ -298,8 +351,12 @@ def begin(
     meters: MeterStore,
     key: Signer,
     new_terms: bool,
+    *,
+    changed: bool = False,
 ) -> None:
     """Check that a zone's terms are the ledger's; record them where it has none, or if asked to.
+
+    Another tariff is recorded before them. It needs no terms of its own.
 
     Args:
         service: The zone of the service file.
@@ -307,6 +364,10 @@ def begin(
         meters: The meter store.
         key: The service's signing key.
         new_terms: Record the file's terms whether or not there are others.
+        changed: The operator has agreed to another tariff.
+
+    Raises:
+        LedgerError: The terms or the tariff are others, and nobody agreed to them.
     """
     standing = ledger.standing
     check_all_here(service, standing, key, new_terms=new_terms)
@@ -323,11 +384,26 @@ def begin(
             _check_open(service, standing, meters)
             # after all checks: it cannot be undone. Refused while readings of the old one are open
             _new_roster(service, meters)
+        _write_tariff(service, ledger, changed=True)
         ledger.write(entry)
     else:
         check_same(service, standing)
+        _write_tariff(service, ledger, changed=changed)
     for charge in charges:
         ledger.write(charge)
+
+
+def _write_tariff(service: ZoneService, ledger: Ledger, *, changed: bool) -> None:
+    """Record a zone's tariff where the ledger has none, or another one that was agreed to."""
+    standing = ledger.standing
+    if has_tariff(service, standing):
+        return
+    if standing.tariff is not None and not (changed or same_tariff(service, standing.tariff)):
+        raise LedgerError(
+            f"the tariff of zone {service.id!r} is not that of its ledger (record"
+            f" {standing.tariff.seq}); put it back, or begin it with hushgrid serve --yes."
+        )
+    ledger.write(TariffRecord(tariff_begins(service, standing), tariff_figures(service)))
 
 
 def _check_open(service: ZoneService, standing: LedgerState, meters: MeterStore) -> None:
@@ -425,11 +501,36 @@ def check_moves(
 
 
 def _goes_on(store: LedgerStore, zone: str) -> bool:
+    """Whether the last record but prices and tariffs is a release: its terms have published."""
     try:
         head = store.head(zone)
+        if head is None or head.kind not in ("prices", "tariff"):
+            return head is not None and head.kind == "release"
+        others = [newest(store, zone, kind) for kind in KINDS if kind not in ("prices", "tariff")]
     except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
         return True
-    return head is not None and head.kind == "release"
+    last = max((record for record in others if record), key=lambda r: r.seq, default=None)
+    return last is not None and last.kind == "release"
+
+
+def newest(store: LedgerStore, zone: str, kind: str) -> Record | None:
+    """A zone's last record of a kind.
+
+    Args:
+        store: The ledger.
+        zone: Id of the zone.
+        kind: The kind.
+
+    Returns:
+        The record; None without one.
+    """
+    if isinstance(store, Checkpointed):  # no other record need be read
+        return store.newest(zone, kind)
+    return max(
+        (record for record in store.records(zone) if record.kind == kind),
+        key=lambda record: record.seq,
+        default=None,
+    )
 
 
 class _Past(NamedTuple):

@@ -19,8 +19,8 @@ from hushgrid.intake.datasets import (
     DATASETS,
     ECO,
     KNOWN_FILES,
+    DatasetTally,
     PublicDataset,
-    Tally,
     of_meters,
     problems_of,
 )
@@ -187,7 +187,7 @@ class DatasetReport:
     layout: str
     unit: str
     dataset: PublicDataset | None
-    tally: Tally
+    tally: DatasetTally
     problems: tuple[str, ...]
 
     @property
@@ -219,7 +219,7 @@ def verify(path: Path, advance: Advance) -> DatasetReport:
         IntakeError: If a file has no layout that is known, or those of a folder have several.
         FileError: If a file cannot be read.
     """
-    tally, files, layout = Tally(), list[VerifiedFile](), None
+    tally, files, layout = DatasetTally(), list[VerifiedFile](), None
     try:
         for file in files_of(path):
             recognised = recognise(file)

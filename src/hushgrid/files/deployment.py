@@ -85,6 +85,8 @@ class ZoneService:
         learned: Origin of the models.
         pattern: The zone before its patterns are laid over time; None where it was not read from a
             file.
+        plan_pattern: The same with the tariff that the plan was made with, where that is another;
+            None: it is not.
         leakage: For the secret "interval": what the plan counts about one interval of one house.
         covariates: Public series that the estimate may use, with their sources.
         charges: Grid fees and taxes, added to published prices.
@@ -120,6 +122,7 @@ class ZoneService:
     provenance: Mapping[str, str] = field(default_factory=dict)
     learned: Provenance = field(default_factory=Provenance)
     pattern: Pattern | None = None
+    plan_pattern: Pattern | None = None
     leakage: float | None = None
     covariates: tuple[PublicSeries, ...] = ()
     charges: Charges = field(default_factory=Charges)

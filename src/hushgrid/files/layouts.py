@@ -140,13 +140,15 @@ def _built_in(path: Path, head: bytes, unit: Unit | None) -> Layout | None:
         mapping = mapping_named(name)
         if mapping.meter is None and mapping.meter_id is None and mapping.form in _UNNAMED:
             mapping = replace(mapping, meter_id=path.stem[:64] or "home")
-        content = path.read_bytes() if mapping.form == "json" else head
-        if len(content) == HEAD:  # whole lines
+        content = path.read_bytes() if mapping.form == "json" else head[:TAIL]
+        if len(content) == TAIL:  # whole lines
             content = content[: content.rfind(b"\n") + 1]
         parsed = _parsed(path, content, mapping)
         score = (len(parsed.readings), -parsed.malformed) if parsed else (0, 0)
         if parsed and score > best and score[0] > _FEWEST * (score[0] - score[1]):
             best, layout = score, Layout(name, replace(mapping, unit=unit or mapping.unit))
+            if not parsed.malformed and not parsed.reasons:  # every row
+                break
     return layout
 
 

@@ -25,7 +25,7 @@ from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Blocks, Policy, per_step
 from hushgrid.model.consumption import MONTHS
 from hushgrid.model.occupancy import Calendar, Chains
-from hushgrid.model.zone import Scenario
+from hushgrid.model.zone import Scenario, Tariff
 from hushgrid.planning.clamp import MOST_CUT, choose_clamp
 from hushgrid.planning.planner import Plan, check_blocks, plan
 
@@ -360,12 +360,35 @@ def with_noise(service: ZoneService) -> ZoneService:
         return service
     week, leakage, plan = _over(pattern.terms, _WEEK // seconds), None, None
     if service.planned and promise is not None:
-        plan = week_plan(pattern, promise, seconds)
+        plan = week_plan(service.plan_pattern or pattern, promise, seconds)
     if plan is not None:
         week, leakage = plan.policy, plan.leakage
     week = over_week(week, seconds * np.arange(_WEEK // seconds, dtype=np.int64), seconds)
     policy = over_week(week, local_seconds(_steps_of(service)), seconds)
     return replace(service, policy=policy, week=week, leakage=leakage)
+
+
+def planned_with(service: ZoneService, tariff: Tariff) -> ZoneService:
+    """The zone with the plan that another tariff led to; its own prices the load.
+
+    A plan weighs errors of prices, so that another tariff could lead to other noise. Terms keep the
+    plan with which they began.
+
+    Args:
+        service: The zone.
+        tariff: The tariff that the plan is made with.
+
+    Returns:
+        The zone; as given where it was read from no file.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    pattern = service.pattern
+    if pattern is None:
+        return service
+    plan_pattern = replace(pattern, scenario=replace(pattern.scenario, tariff=tariff))
+    return with_noise(replace(service, plan_pattern=plan_pattern))
 
 
 def whole_week(service: ZoneService) -> ZoneService:

@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from hushgrid.errors import HushgridError, PolicyError
+from hushgrid.errors import FileError, HushgridError, PolicyError
 from hushgrid.files._tables import (
     Context,
     FilePath,
@@ -401,6 +401,11 @@ class PricesAhead(FileTable):
     )
 
 
+TariffTable = Annotated[
+    Tariff, PlainValidator(partial(build, Tariff, unread=("charges", "digits")))
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ZoneTables(FileTable):
     """The tables of a zone.
@@ -419,7 +424,7 @@ class ZoneTables(FileTable):
     """
 
     zone: ZoneTable
-    tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff, unread=("charges", "digits")))]
+    tariff: TariffTable
     learned: Provenance = field(default_factory=Provenance)
     policy: Annotated[Any, PlainValidator(policy_of)]
     covariates: Annotated[tuple[PublicSeries, ...], AfterValidator(_check_series)] = ()
@@ -487,6 +492,28 @@ def load_zone(path: Path | str) -> ZoneFile:
     """
     path = Path(path)
     return zone_of(read_text(path), path)
+
+
+def load_tariff(path: Path) -> Tariff:
+    """Read the table [tariff] of a zone file, of a service file, or of a file that has no other.
+
+    Args:
+        path: The file (TOML).
+
+    Returns:
+        The tariff.
+
+    Raises:
+        ConfigError: Every mistake in the table, each with its line.
+        FileError: If the file cannot be read, or has no such table.
+    """
+    file = TomlFile(path)
+    if not isinstance(file.content.get("tariff"), Mapping):
+        raise FileError(f"{path} has no table [tariff]; give a file that has one.")
+    tariff: Tariff | None = read(TariffTable, file.content["tariff"], ("tariff",), file.faults)
+    file.check()
+    assert tariff is not None
+    return tariff
 
 
 def zone_of(text: str, path: Path) -> ZoneFile:

@@ -134,7 +134,7 @@ class _Home:
 
 
 @dataclass(slots=True)
-class Tally:
+class DatasetTally:
     """What batches of readings hold, in memory that grows with the number of homes alone.
 
     Attributes:
@@ -209,7 +209,7 @@ _MOST_MISSING = 0.4  # share of readings
 _USUAL_DAY = 0.5, 200.0  # [kWh] of a mean home
 
 
-def problems_of(tally: Tally, dataset: PublicDataset | None) -> list[str]:
+def problems_of(tally: DatasetTally, dataset: PublicDataset | None) -> list[str]:
     """What is wrong with readings, in sentences that hold no reading.
 
     Args:
@@ -253,19 +253,19 @@ def problems_of(tally: Tally, dataset: PublicDataset | None) -> list[str]:
     return problems if dataset is None else [*problems, *_unlike(tally, dataset)]
 
 
-def _no_readings(tally: Tally) -> str:
+def _no_readings(tally: DatasetTally) -> str:
     if tally.reasons:
         return f"none of its rows is a reading, first {_first(tally)}."
     return "it holds no reading; give a file of the data set."
 
 
-def _first(tally: Tally) -> str:
+def _first(tally: DatasetTally) -> str:
     faults = [r for r in tally.reasons if r.text not in (*_EMPTY, Fault.LEFT_OUT.text)]
     most = max(faults or tally.reasons, key=lambda reason: reason.rows)
     return f"{most.first}: {most.text}"
 
 
-def _unlike(tally: Tally, dataset: PublicDataset) -> list[str]:
+def _unlike(tally: DatasetTally, dataset: PublicDataset) -> list[str]:
     """What the data set has otherwise."""
     problems, count = [], len(tally.homes)
     strange = sum(re.fullmatch(dataset.meter, name) is None for name in tally.homes)

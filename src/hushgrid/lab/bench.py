@@ -287,6 +287,14 @@ class Bench:
             return today, None
         return today, self._means(source, follows, self._rolling, ahead=True)
 
+    def unread_loads(self, number: int) -> Floats:
+        """(T,): the loads of a recorded day that a filter starts from, before any release [Wh]."""
+        source = self.source
+        assert isinstance(source, Recorded)
+        openly = self._published(EXACT, number)
+        started = self._at_start_of(source, EXACT, number, openly, None)
+        return np.array([law.mean for law in started.forecast(source.horizon)])
+
     @property
     def _first(self) -> int:
         """The first day that is published: of the days before, if estimates follow releases."""

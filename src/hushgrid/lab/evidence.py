@@ -151,7 +151,7 @@ class OtherPrice(PriceFigures):
     """A price that hushgrid is compared with.
 
     Attributes:
-        name: `exact`, `public_shape`, `flat`, `time_of_use`, `yesterday`, `last_week` or
+        name: `exact`, `unread`, `public_shape`, `flat`, `time_of_use`, `yesterday`, `last_week` or
             `rolling_mean`.
         label: The same for readers.
         gives_away: What it says about homes: `everything`, `past days` or `nothing`.
@@ -228,6 +228,8 @@ class WeekOfPrices:
         exact: The exact price of each interval [currency/kWh].
         private: The published price.
         ahead: The price listed the evening before.
+        window: Window of the promise, ISO 8601.
+        epsilon: Of the promise.
     """
 
     label: Literal["usual", "worst"]
@@ -235,6 +237,8 @@ class WeekOfPrices:
     exact: tuple[float, ...]
     private: tuple[float, ...]
     ahead: tuple[float | None, ...]
+    window: str = "P1D"
+    epsilon: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +301,7 @@ class Evidence:
         terms: What was played.
         promises: Every promise, in real time and a day ahead.
         others: Prices it is compared with.
-        weeks: A week of prices under the recommended terms, usual and worst.
+        weeks: A usual and the worst week under the recommended terms, or else under any day, ε = 1.
         attacks: What an attacker finds, before and after, by `absence` and `occupancy`.
         cuts: Readings that are cut, by promise and class of homes.
         recommended: The terms that the figures speak for.

@@ -16,22 +16,28 @@ from hushgrid.adversary.attack import Absence, NoiseBlocks, absences
 from hushgrid.errors import PlanError
 from hushgrid.lab.attack import recorded_absences
 from hushgrid.lab.bench import EXACT, FIGURES, FLAT, ROLLING_MEAN, TIME_OF_USE, YESTERDAY, errors
+from hushgrid.lab.conclusions import assumptions, limits
 from hushgrid.lab.datasets import Recorded
 from hushgrid.lab.evidence import (
     AttackFigures,
     Bills,
+    Contents,
     CutFigures,
     Estimate,
+    Evidence,
+    Kind,
     OtherPrice,
     PriceFigures,
     PromiseFigures,
     Recommended,
+    Terms,
     WeekOfPrices,
 )
 from hushgrid.lab.replay import (
     DAYS,
     LAST_WEEK,
     PUBLIC_SHAPE,
+    UNREAD,
     WORDS,
     Played,
     Published,
@@ -42,14 +48,15 @@ from hushgrid.statistics import summarise
 
 LABELS = {
     EXACT: "exact price",
-    PUBLIC_SHAPE: "published load shape",
+    UNREAD: "published load shape, as the filter starts",
+    PUBLIC_SHAPE: "published load shape, with its seasons",
     FLAT: "flat price",
     TIME_OF_USE: "time of use, four bands",
     LAST_WEEK: "last week's price, exact loads",
     YESTERDAY: "yesterday's price, exact loads",
     ROLLING_MEAN: "mean of the last five days of the kind, exact loads",
 }
-NO_READING = (PUBLIC_SHAPE, FLAT, TIME_OF_USE)
+NO_READING = (UNREAD, PUBLIC_SHAPE, FLAT, TIME_OF_USE)
 MOST_ERROR = 0.10  # of the price, of terms that are recommended
 GAIN = 0.9  # error of terms that pay, over that of the best price without readings, at most
 AT_RISK = 10  # homes that are attacked
@@ -269,11 +276,7 @@ def attacks(
     """
     steps = ABSENCE * judged.source.horizon
     noises: list[tuple[Played | None, NoiseBlocks]] = [(None, NoiseBlocks((1,), (0.0,)))]
-    noises += [
-        (kept, NoiseBlocks.of_steps(kept.lengths, kept.scale.tolist()))
-        for kept in played
-        if kept.draws
-    ]
+    noises += [(kept, kept.blocks) for kept in played if kept.draws]
     out: dict[str, list[AttackFigures]] = {"absence": [], "occupancy": []}
     for year, noise in noises:
         reach = float(judged.source.scenarios[0].zone.bound.max())
@@ -295,9 +298,9 @@ def attacks(
 def _attack_figures(secret: Any, year: Played | None, results: Sequence[Absence]) -> AttackFigures:
     promise = None if year is None else year.promise
     bound = None
-    if promise is not None and promise.window is not None:  # of the longest window, for two weeks
-        length = ABSENCE if secret == "absence" else 1
-        if length <= DAYS[promise.window]:
+    if promise is not None:
+        days = 0 if promise.window is None else DAYS[promise.window]
+        if secret == "occupancy" or days >= ABSENCE:
             bound = 1 / (1 + math.exp(-promise.epsilon))
     aucs = [result.auc for result in results]
     return AttackFigures(
@@ -365,18 +368,18 @@ def cut_figures(judged: Judged, played: Played) -> tuple[CutFigures, ...]:
 # ---- weeks
 
 
-def weeks(judged: Judged, published: Published) -> tuple[WeekOfPrices, ...]:
-    """A usual and the worst week of prices, exact and private.
+def weeks(judged: Judged, played: Played) -> tuple[WeekOfPrices, ...]:
+    """A usual and the worst week of prices, exact and private, of the first draw.
 
     Args:
         judged: The days.
-        published: What was published.
+        played: What was published under a promise about a window.
 
     Returns:
         Both weeks, of seven days that follow each other from a Monday on, or from any day where no
         week begins so; none without such days.
     """
-    date = judged.source.date
+    date, published = judged.source.date, played.draws[0]
     starts = [n for n in range(len(date) - 6) if date[n + 6] == date[n] + 6]
     starts = [n for n in starts if date[n] % _WEEK == 0] or starts
     if not starts:
@@ -399,6 +402,8 @@ def weeks(judged: Judged, published: Published) -> tuple[WeekOfPrices, ...]:
             _listed(judged.exact[n : n + _WEEK]),
             _listed(rates[n : n + _WEEK]),
             tuple(None if math.isnan(rate) else rate for rate in _listed(lists[n : n + _WEEK])),
+            played.promise.window or "",
+            played.promise.epsilon,
         )
         for label, n in chosen
     )
@@ -434,7 +439,7 @@ def recommended(
     if not plain:
         return Recommended(None, None, None, False, ("Too few days are judged to compare prices.",))
     best = min(plain, key=lambda other: _mean(other))
-    least = f"The best price without readings ({best.label}) is off by {_mean(best):.1%}."
+    least = f"The best price without readings ({best.label}) is off by {_share(_mean(best))}."
     windows = [
         figure
         for figure in figures
@@ -448,7 +453,7 @@ def recommended(
     if not paying:
         tried = min(windows, key=_mean, default=None)
         reach = "" if tried is None else (
-            f" The closest private price, {_words(tried)}, is off by {_mean(tried):.1%}."
+            f" The closest private price, about {_words(tried)}, is off by {_share(_mean(tried))}."
         )  # fmt: skip
         return Recommended(
             None, None, None, False,
@@ -461,12 +466,12 @@ def recommended(
     if small:
         chosen = min(small, key=lambda figure: (-DAYS[figure.window or "P1D"], figure.epsilon))
         rule = (
-            f"Of the promises whose price is off by at most {MOST_ERROR:.0%} it has the longest"
-            " window, and of those the smallest ε."
+            f"Of the promises whose price is off by at most {100 * MOST_ERROR:.0f} % it has the"
+            " longest window, and of those the smallest ε."
         )
     else:
         chosen = min(paying, key=_mean)
-        rule = f"No promise has an error of {MOST_ERROR:.0%} or less; it has the smallest."
+        rule = f"No promise has an error of {100 * MOST_ERROR:.0f} % or less; it has the smallest."
     listed = [
         figure
         for figure in figures
@@ -475,10 +480,14 @@ def recommended(
         and figure.error is not None
     ]
     ahead = bool(listed) and _mean(listed[0]) <= 1.1 * _mean(chosen)
-    reasons = [f"{_words(chosen)}: the price is off by {_mean(chosen):.1%}.", least, rule]
+    reasons = [
+        f"Under a promise about {_words(chosen)} the price is off by {_share(_mean(chosen))}.",
+        least,
+        rule,
+    ]
     if listed:
         reasons.append(
-            f"The list of the evening before is off by {_mean(listed[0]):.1%}"
+            f"The list of the evening before is off by {_share(_mean(listed[0]))}"
             + (", hardly more." if ahead else ", clearly more.")
         )
     return Recommended("window", chosen.window, chosen.epsilon, ahead, tuple(reasons))
@@ -489,5 +498,65 @@ def _mean(figures: PriceFigures) -> float:
 
 
 def _words(figure: PromiseFigures) -> str:
-    text = f"{WORDS[figure.window]} at ε = {figure.epsilon:g}"
-    return text[0].upper() + text[1:]
+    return f"{WORDS[figure.window]} at ε = {figure.epsilon:g}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+# ---- all of it
+
+
+def evidence_from(
+    kind: Kind,
+    contents: Contents,
+    terms: Terms,
+    judged: Judged,
+    played: Sequence[Played],
+    others: Mapping[str, Published],
+    wh: Floats,
+    *,
+    tick: Callable[[], Any] = lambda: None,
+) -> Evidence:
+    """All figures of a replay.
+
+    Args:
+        kind: Whether the homes are those of files, or synthetic ones.
+        contents: What the files hold.
+        terms: What was played.
+        judged: The days.
+        played: What was published under each promise.
+        others: What other prices are of, as `play_others` has them.
+        wh: (homes, steps): readings [Wh], NaN where missing.
+        tick: Called after each promise.
+
+    Returns:
+        The figures.
+    """
+    pairs = []
+    for year in played:
+        pairs.append(promise_figures(judged, year))
+        tick()
+    figures = (*(now for now, _ in pairs), *(ahead for _, ahead in pairs))
+    prices = other_prices(judged, others)
+    chosen = recommended(figures, prices, contents.homes)
+    wanted = (chosen.window or "P1D", chosen.epsilon or 1.0)
+    shown = [
+        year
+        for year in played
+        if year.draws and (year.promise.window, year.promise.epsilon) == wanted
+    ]
+    return Evidence(
+        kind=kind,
+        found=contents,
+        terms=terms,
+        promises=figures,
+        others=prices,
+        weeks=weeks(judged, shown[0]) if shown else (),
+        attacks=attacks(judged, played, wh, seed=terms.seed, tick=tick),
+        cuts=tuple(row for year in played for row in cut_figures(judged, year)),
+        recommended=chosen,
+        assumptions=assumptions(terms, contents),
+        limits=limits(contents, terms),
+    )

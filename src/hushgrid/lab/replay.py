@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
+from hushgrid.adversary.attack import NoiseBlocks
 from hushgrid.errors import PlanError
 from hushgrid.lab.bench import (
     DRAW,
@@ -24,7 +25,7 @@ from hushgrid.lab.bench import (
     Bench,
 )
 from hushgrid.lab.datasets import Real, Recorded, learn_habits
-from hushgrid.lab.methods import BOUND, MethodPromise, Ready
+from hushgrid.lab.methods import BOUND, MethodPromise, Outcome, Ready
 from hushgrid.lab.rolling import last_week
 from hushgrid.model.consumption import LoadShape
 from hushgrid.model.zone import Tariff
@@ -33,7 +34,7 @@ DAYS = {"P1D": 1, "P7D": 7, "P14D": 14}  # of each window
 WORDS = {None: "any interval", "P1D": "any day", "P7D": "any week", "P14D": "any two weeks"}
 EPSILONS = (0.5, 1.0, 2.0)
 TRAIN_DAYS, FEWEST_DAYS = 90, 21
-LAST_WEEK, PUBLIC_SHAPE = "last_week", "public_shape"
+LAST_WEEK, PUBLIC_SHAPE, UNREAD = "last_week", "public_shape", "unread"
 _DAY = 86_400  # [s]
 _EPOCH = 3  # days from a Monday to the first day of 1970
 
@@ -134,7 +135,13 @@ def source_of(
     Raises:
         PlanError: If there are too few days.
     """
-    first = train_days(len(real.readings)) if train is None else train
+    days = len(real.readings)
+    first = train_days(days) if train is None else train
+    if days - first < FEWEST_DAYS - FEWEST_DAYS // 3:
+        raise PlanError(
+            f"train_days is {first} of {days} whole days, so {max(days - first, 0)} are left to"
+            f" judge; leave {FEWEST_DAYS - FEWEST_DAYS // 3} or more."
+        )
     real = real._replace(readings=np.minimum(real.readings, np.array(bound, np.int32)))
     scenario = learn_habits(real.readings[:first], int(np.max(bound)))
     scenario = replace(scenario, tariff=tariff or scenario.tariff)
@@ -163,7 +170,8 @@ class Played:
         promise: The promise.
         draws: What was published, for each draw of noise; none where the promise is refused.
         cut_at: (homes,): where readings are cut [Wh].
-        lengths: Steps of the blocks of noise; empty: noise of its own at every step.
+        lengths: Steps of the blocks of noise that touch the first day; empty: noise of its own at
+            every step.
         scale: (T,): scale of the noise [Wh].
         refusal: Why the promise cannot be kept; empty where it can.
     """
@@ -174,6 +182,13 @@ class Played:
     lengths: tuple[int, ...]
     scale: Floats
     refusal: str = ""
+
+    @property
+    def blocks(self) -> NoiseBlocks:
+        """The noise, as it repeats for ever; blocks of a window are equal and go on over days."""
+        if self.promise.window is not None and self.lengths:
+            return NoiseBlocks(self.lengths[:1], (float(self.scale[0]),))
+        return NoiseBlocks.of_steps(self.lengths, self.scale.tolist())
 
 
 def play(
@@ -203,27 +218,29 @@ def play(
         none = np.zeros(0)
         return Played(promise, (), none.astype(np.int64), (), none, method.reason)
     benches = [first, *(first.drawing(seed + k * DRAW) for k in range(1, draws))]
-    published = tuple(_follow(bench, BOUND.name, len(source.date), tick) for bench in benches)
-    outcome = first.published_day(BOUND.name, 0, held=False).outcome
+    years = [_follow(bench, BOUND.name, len(source.date), tick) for bench in benches]
+    outcome = years[0][1]
     f, bounds = source.scenarios[0].consumption, source.scenarios[0].zone.bound
     high = f.clamp_ends(method.clamp)[1] if method.clamp else bounds
-    return Played(
-        promise, published, np.minimum(high, bounds).astype(np.int64), outcome.lengths,
-        outcome.scale,
-    )  # fmt: skip
+    draws_played = tuple(published for published, _ in years)
+    cut_at = np.minimum(high, bounds).astype(np.int64)
+    return Played(promise, draws_played, cut_at, outcome.lengths, outcome.scale)
 
 
-def _follow(bench: Bench, name: str, days: int, tick: Callable[[], Any]) -> Published:
-    """All days of one method, in order."""
-    horizon = bench.source.horizon
+def _follow(
+    bench: Bench, name: str, days: int, tick: Callable[[], Any]
+) -> tuple[Published, Outcome]:
+    """All days of one method, in order, and the first day's outcome."""
+    horizon, outcomes = bench.source.horizon, list[Outcome]()
     estimated, ahead = np.empty((days, horizon)), np.full((days, horizon), np.nan)
     for number in range(days):
         day = bench.published_day(name, number, held=False)
+        outcomes = outcomes or [day.outcome]
         estimated[number] = day.outcome.estimated
         if day.ahead is not None:
             ahead[number] = day.ahead
         tick()
-    return Published(estimated, ahead)
+    return Published(estimated, ahead), outcomes[0]
 
 
 def play_others(
@@ -236,12 +253,13 @@ def play_others(
         tick: Called after each day.
 
     Returns:
-        By name: exact loads, flat, time of use, the public load shape, the day before, the same
-        day of the week before, and the mean of the last five days of the same kind.
+        By name: exact loads, flat, time of use, the public load shape with its seasons and as the
+        filter starts from it, the day before, the same day of the week before, and the mean of the
+        last five days of the same kind.
     """
     bench = Bench(source, MethodPromise(), 0, ())
     days, homes = len(source.date), source.scenarios[0].zone.n_houses
-    followed = _follow(bench, EXACT, days, tick)
+    followed, _ = _follow(bench, EXACT, days, tick)
     loads = np.array([source.day(number).load for number in range(days)], np.float64)
     out = {EXACT: Published(loads, followed.ahead)}
     parts = (source,) if source.before is None else (source.before, source)
@@ -250,7 +268,7 @@ def play_others(
     )
     names = (FLAT, TIME_OF_USE, YESTERDAY, ROLLING_MEAN)
     lists = {name: (np.empty_like(loads), np.full_like(loads, np.nan)) for name in names}
-    week = np.empty_like(loads), np.full_like(loads, np.nan)
+    week = np.empty_like(loads)
     for number in range(days):
         today, next_day = bench.plain_loads(number, noisy=False)
         for name in names:
@@ -258,14 +276,23 @@ def play_others(
             if next_day is not None:
                 lists[name][1][number] = next_day[name]
         earlier = last_week(source, all_loads, number)
-        week[0][number] = today[ROLLING_MEAN] if earlier is None else earlier
+        week[number] = today[ROLLING_MEAN] if earlier is None else earlier
     shape = homes * source.published * _relative(source.date, source.horizon)
-    for part in (week, shaped := (shape, np.full_like(loads, np.nan))):
-        for number in range(days):
-            if source.following(number) is not None:
-                part[1][number] = part[0][number + 1]
-    out |= {name: Published(*pair) for name, pair in lists.items()}
-    return out | {LAST_WEEK: Published(*week), PUBLIC_SHAPE: Published(*shaped)}
+    kinds = {source.is_weekend(number): number for number in range(days)}
+    starts = {weekend: bench.unread_loads(number) for weekend, number in kinds.items()}
+    unread = np.array([starts[source.is_weekend(number)] for number in range(days)])
+    plain = {LAST_WEEK: week, PUBLIC_SHAPE: shape, UNREAD: unread}
+    pairs = {name: (loads, _listed(source, loads)) for name, loads in plain.items()}
+    return out | {name: Published(*pair) for name, pair in (lists | pairs).items()}
+
+
+def _listed(source: Recorded, loads: Floats) -> Floats:
+    """(days, T): lists of prices that are known days before, for the day after each day."""
+    ahead = np.full_like(loads, np.nan)
+    for number in range(len(loads) - 1):
+        if source.following(number) is not None:
+            ahead[number] = loads[number + 1]
+    return ahead
 
 
 def calendar_days(date: Ints) -> np.ndarray[Any, np.dtype[np.datetime64]]:

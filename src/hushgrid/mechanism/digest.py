@@ -8,10 +8,11 @@ unchanged. docs/ledger.md describes it for other implementations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unlike
+from hushgrid.errors import ZoneError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.covariate import Covariate
@@ -29,6 +30,7 @@ _TARIFF_USUAL = {
     "gamma": 0.0, "inelastic": 0, "floor": 0.0, "cap": math.inf, "smooth": 0.0, "feed_in": None,
     "curve": None,
 }  # fmt: skip
+_TARIFF_KEYS = ("alpha", "beta", *_TARIFF_USUAL)
 _POLICY_USUAL: dict[str, Any] = {
     "horizon": 96,
     "eta": 1.0,
@@ -147,6 +149,34 @@ def tariff_fields(tariff: Tariff) -> dict[str, Any]:
     """
     values = {key: form(value) for key, (value, form) in _tariff_values(tariff).items()}
     return unlike(values, _TARIFF_USUAL)
+
+
+def tariff_from(figures: Mapping[str, Any]) -> Tariff:
+    """The tariff of figures as `tariff_fields` has them; other keys are left out.
+
+    Args:
+        figures: By the keys of [tariff].
+
+    Returns:
+        The tariff.
+
+    Raises:
+        ZoneError: They are no tariff.
+
+    >>> tariff = Tariff(0.1, 0.05, cap=1.0, feed_in=FeedIn(0.1, 0.2))
+    >>> tariff_from(tariff_fields(tariff)) == tariff
+    True
+    """
+    values = {key: figures[key] for key in _TARIFF_KEYS if key in figures}
+    try:
+        if "feed_in" in values:
+            values["feed_in"] = FeedIn(**values["feed_in"])
+        if "curve" in values:  # its slope and first price follow from it
+            values = {key: values[key] for key in values if key not in ("alpha", "beta")}
+            values["curve"] = Curve(**values["curve"])
+        return Tariff(**values)
+    except TypeError:
+        raise ZoneError("the figures are no tariff; give those of a record.") from None
 
 
 def policy_fields(policy: Policy) -> dict[str, Any]:

@@ -50,9 +50,10 @@ from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
-from hushgrid.files.weeks import Steps, in_week, placed, scenario_over
+from hushgrid.files.weeks import Steps, in_week, placed, planned_with, scenario_over
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.zone import Tariff
 from hushgrid.operate.recorded_weeks import evidence_of
 from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
@@ -217,8 +218,14 @@ def terms_of(service: ZoneService) -> Terms:
         window_steps=window_steps(service),
         name=digest_of(service),
         meters=len(service.all_meters),
+        planned=None if service.pattern is None else partial(_planned, service),
         figures=partial(outlook_figures, service),
     )
+
+
+def _planned(service: ZoneService, tariff: Tariff) -> Terms:
+    """The terms of a zone with the plan that another tariff led to."""
+    return terms_of(planned_with(service, tariff))
 
 
 _Stating = ReleaseRecord | ResumeRecord | TransferRecord  # records with an account
@@ -240,9 +247,9 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
     """
     terms = ledger.terms_records[number]
     later = [*(entry.seq for entry in ledger.terms_records), ledger.head.seq + 1][number + 1]
-    if digest_of(service) != terms.digest:
+    zone_at_terms = zone_as_begun(service, terms, ledger.tariff_before(terms.seq))
+    if digest_of(zone_at_terms) != terms.digest:
         return AccountFinding(False)
-    zone_at_terms = zone_as_begun(service, terms)
     due = terms_record(zone_at_terms, terms.houses).to_body()
     for name, figure in terms.to_body().items():
         if not _agree(figure, due.get(name)):
@@ -389,6 +396,7 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
         booked=before(ledger.booked),
         gap=None,
         gaps=before(ledger.gaps),
+        tariffs=before(ledger.tariffs),
     )
 
 

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
-from hushgrid.curator.changes import change_of, next_border, zone_as_begun
+from hushgrid.curator.changes import change_of, next_border, tariff_change, zone_as_begun
 from hushgrid.curator.curator import LATE
 from hushgrid.curator.promise import Running
 from hushgrid.curator.replay import Replay
@@ -36,6 +36,7 @@ from hushgrid.curator.terms import (
     check_new,
     digest_of,
     first_state,
+    same_tariff,
 )
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
@@ -347,14 +348,15 @@ def _checkpoint(
         return
     subject, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
     reason = misfit(held, store, zone.id, state.key, verify_signature)
-    if reason is None and digest_of(zone) != held.terms:
+    zone_at_terms = _as_begun(zone, state)
+    if reason is None and digest_of(zone_at_terms) != held.terms:
         reason = "it is of other terms"
     if reason is not None:
         findings.checks.append(Finding(subject, note=f"not used, {reason}"))
         return
     standing = fold(islice(store.records(zone.id), held.seq))
     assert standing.terms is not None  # a checkpoint is one of a release under terms
-    zone_at_terms = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
+    zone_at_terms = in_week(_as_begun(zone, standing), standing.last_t)
     replay = Replay(zone_at_terms).follow(standing)
     replay.learn(held.seq)
     arrays, stored = replay.to_arrays() or {}, decode(held.state)
@@ -384,13 +386,26 @@ def _remove_checkpoint(deployment: Deployment, zone: str) -> str:
     return "it was not what the records give and is removed; the next start replays every record"
 
 
+def _as_begun(zone: ZoneService, standing: LedgerState) -> ZoneService:
+    """The zone of the file from the beginning of the present terms on; see `zone_as_begun`."""
+    terms = standing.terms
+    if terms is None:
+        return zone
+    return zone_as_begun(zone, terms, standing.tariff_before(terms.seq))
+
+
 def _terms(zone: ZoneService, ledger: Ledger, key: Signer, findings: Findings) -> Running:
     """Check a zone as its curator would; the terms it would continue, or begin with --yes."""
     standing = ledger.standing
     if standing.terms is not None:
-        if digest_of(zone) == standing.terms.digest:
+        zone_at_terms = _as_begun(zone, standing)
+        if digest_of(zone_at_terms) == standing.terms.digest:
             check_all_here(zone, standing, key, new_terms=False)
-            zone_at_terms = zone_as_begun(zone, standing.terms)
+            if standing.tariff is not None and not same_tariff(zone, standing.tariff):
+                findings.remarks.append(
+                    "the file has another tariff than the ledger:"
+                    f" {tariff_change(zone_at_terms, standing)} hushgrid serve --yes begins it."
+                )
             return Running(in_week(zone_at_terms, standing.reach_step + 1), standing)
         zone = placed(zone, next_border(zone, standing, time.time()))
         findings.remarks.append(

@@ -11,11 +11,12 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from starlette.routing import BaseRoute
@@ -290,6 +291,7 @@ class Process:
         self._names = tuple(type(publisher).__name__ for publisher in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
+        self._begins: Mapping[str, int] = {}  # see `open`
         self._purged: dict[str, float] = {}  # when a closed zone was last looked at [UTC s]
         self._transfers: dict[str, Sequence[TransferRecord]] = {}  # of the zones that were opened
         self._clients = ClientStore(deployment.client_store)
@@ -329,6 +331,7 @@ class Process:
                     self.deployment.mode,
                     now=now,
                     new_terms=new_terms,
+                    begins=self._begins.get(zone.id),
                     witness=self._witnesses.of(zone.id),
                     covariates=self._covariates.of(zone.id),
                     present=partial(self.history.present, zone.id),
@@ -336,14 +339,21 @@ class Process:
             )
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
-            self.history.fill(zone.id, curator.releases, curator.lists)
+            since = curator.priced_since
+            self.history.fill(zone.id, curator.releases, curator.lists, priced_since=since)
             if zone.ahead is not None and curator.lists:
                 self._metrics.listed(zone, curator.lists[-1])
             yield curator
 
-    def open(self, now: float, changed: Collection[str] = ()) -> None:
+    def open(
+        self,
+        now: float,
+        changed: Collection[str] = (),
+        begins: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Open every zone; raises the first error. Zones that changed begin with their new terms.
 
+        Where their first interval [UTC s] is given, they begin with it, though it has begun.
         A zone whose ledger or readings are damaged is opened again later, as after a failed pass,
         unless no zone can be opened or its terms changed. Once a zone is open the others have
         `PATIENCE`; one that takes longer is opened meanwhile.
@@ -352,7 +362,7 @@ class Process:
             nullcontext(self._store) if self._store else open_store(self.deployment.ledger) as store
         ):
             check_moves(self.deployment.zones, store, self._key, new_terms=bool(changed))
-        damaged = []
+        damaged, self._begins = [], begins
         for zone in self._zones:
             self._stack.callback(zone.close)
         if self._threads and not changed:
@@ -368,6 +378,12 @@ class Process:
                 if zone.service.id in changed or len(damaged) == len(self._zones):
                     raise damaged[0] from None
                 zone.fail(error)
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """When the interval starts that each open zone publishes next [UTC s]."""
+        curators = (zone.curator for zone in self._zones)
+        return {c.service.id: c.start_of(c.t) for c in curators if c is not None}
 
     @staticmethod
     def _wait_for(openings: Collection[Future[Opened]]) -> None:

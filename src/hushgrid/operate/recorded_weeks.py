@@ -11,19 +11,18 @@ from hushgrid.audit.evidence import (
     LostSteps,
     RecordedList,
     RecordedRelease,
+    RecordedTariff,
     RecordedWeek,
 )
 from hushgrid.curator.price_lists import same_clock
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, ZoneError
 from hushgrid.files.weeks import week_of
+from hushgrid.mechanism.digest import tariff_from
 from hushgrid.mechanism.release import renumbered
-from hushgrid.stores.ledger.entries import (
-    PricesRecord,
-    ReleaseRecord,
-    TermsRecord,
-)
+from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.rules import HOUSE_DIGITS
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord
 
 
 class _Weeks:
@@ -37,6 +36,7 @@ class _Weeks:
         self._lost: dict[int, set[int]] = {}
         self._lists: dict[int, list[RecordedList]] = {}
         self._listed: PricesRecord | None = None  # the last list
+        self._tariffs: list[RecordedTariff] = []
         self._next = 0  # the step after the last one published
 
     @property
@@ -49,6 +49,14 @@ class _Weeks:
         self._terms, self._place = TermsRecord.from_record(record), place
         self._at(self._terms.first)
         self._next = self._terms.first
+
+    def price(self, record: Record, place: int) -> None:
+        """Take a tariff."""
+        try:
+            tariff = tariff_from(TariffRecord.from_record(record).figures)
+        except ZoneError:
+            tariff = None
+        self._tariffs.append(RecordedTariff(place, tariff))
 
     def publish(self, record: Record, place: int) -> None:
         """Take a release; nothing without terms."""
@@ -110,6 +118,7 @@ class _Weeks:
                 entries=tuple(self._entries.get(n, ())),
                 lost=frozenset(self._lost.get(n, ())),
                 lists=tuple(self._lists.get(n, ())),
+                tariffs=tuple(self._tariffs),
             )
             for n, week in enumerate(self._weeks)
         ]
@@ -138,6 +147,8 @@ def evidence_of(zone: str, records: Sequence[Record], places: Mapping[int, int])
                 mode = str(body["mode"])
             elif record.kind == "terms":
                 weeks.begin(record, place)
+            elif record.kind == "tariff":
+                weeks.price(record, place)
             elif record.kind == "release":
                 step = (int(body["t"]), weeks.seconds)
                 if step in steps and repeated is None:

@@ -181,7 +181,8 @@ class Standby:
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
-                new_terms = new_terms or any(record.kind == "terms" for record in new)
+                kinds = {record.kind for record in new}
+                new_terms = new_terms or bool(kinds & {"terms", "tariff"})
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
@@ -194,7 +195,8 @@ class Standby:
 
     def compare(self) -> Deployment:
         """See where the file differs from the ledger; the zones where it does not."""
-        deployment, differs = under_ledger_terms(self.deployment, self.store)
+        comparison = under_ledger_terms(self.deployment, self.store)
+        deployment, differs = comparison.deployment, comparison.zones
         for zone, sentence in differs.items():
             if self.differs.get(zone) != sentence:
                 log.warning("file differs", extra={"zone": zone, "reason": sentence})
@@ -323,7 +325,8 @@ def serve_in_turn(
                 with ExitStack() as process_stack:
                     changes: Mapping[str, str] = {}
                     if standby.begins:
-                        present, changes = changes_of(standby.deployment, clock.now())
+                        comparison = changes_of(standby.deployment, clock.now())
+                        present, changes = comparison.deployment, comparison.zones
                     else:
                         present = standby.compare()
                         if not present.zones:  # other terms began since the row was taken

@@ -95,18 +95,25 @@ def example(begins: int, homes: int = 1000, errors: Mapping[str, float] | None =
     return new_file(begins, NewZone(homes), errors)
 
 
-def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = None) -> str:
-    """The service file of a new zone, as `init` and `learn` write it.
+def new_file(
+    begins: int,
+    zone: NewZone,
+    errors: Mapping[str, float] | None = None,
+    promise: tuple[str, float] | None = None,
+) -> str:
+    """The service file of a new zone, as `init`, `learn` and `replay` write it.
 
     Args:
         begins: Start of its first interval [UTC s].
         zone: The zone.
         errors: Planned relative error of the price under each of `WINDOWS`; None: not stated.
+        promise: Window and epsilon; None: they are chosen.
 
     Returns:
-        TOML. Its window is the longest whose error is small enough, or else the shortest.
+        TOML. Where it is chosen, its window is the longest whose error is small enough, or else the
+        shortest.
     """
-    window = chosen_window(errors or {})
+    window, epsilon = promise or (chosen_window(errors or {}), zone.epsilon)
     source = files("hushgrid.operate").joinpath("example.toml").read_text("utf-8")
     values: dict[str, str] = {
         "head": _head(zone, WINDOWS[window]),
@@ -115,7 +122,7 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
         "id": _text(zone.id),
         "words": WINDOWS[window],
         "window": _text(window),
-        "epsilon": f"{zone.epsilon}",
+        "epsilon": f"{epsilon}",
         "estimate": _estimate(zone) + (_costs(errors) if errors else ""),
         "houses": "\n".join(_houses(zone)),
         "models": "".join(_models(zone)),

@@ -335,16 +335,11 @@ def _risks(evidence: Evidence) -> Iterator[list[str]]:
         "not measured by a replay",
         "high",
     ]
-    exact = [promise.bills for promise in evidence.promises if promise.bills is not None]
-    most = max((max(abs(bill.q05), abs(bill.q95)) for bill in exact), default=None)
     yield [
         "a home pays more because its price is noisy",
         "noise in the price",
-        "none without measures; with them see section 5"
-        if most is None
-        else f"none without measures; with the promises played at most {most:.2%} of a bill for"
-        " nine homes in ten",
-        "low",
+        "none without measures; with them see section 5",
+        "by the sum, low to moderate",
     ]
 
 
@@ -352,7 +347,7 @@ def _residual(evidence: Evidence, chosen: _Chosen | None) -> str:
     if chosen is None:
         return (
             "With prices that use no reading, nothing of a home is in a price. What remains are the"
-            " readings themselves."
+            " readings themselves. The table says what prices from readings would have given away."
         )
     parts = []
     key = (chosen.figures.window, chosen.figures.epsilon)
@@ -380,10 +375,9 @@ def _residual(evidence: Evidence, chosen: _Chosen | None) -> str:
 
 
 def _attack_row(row: AttackFigures) -> list[str]:
-    prices = "exact" if row.epsilon is None else f"{_plain(row.prices)}, ε = {row.epsilon:g}"
     return [
         _SECRETS[row.secret],
-        prices,
+        _plain(row.prices),
         str(row.homes),
         f"{row.auc:.3f}",
         f"{row.auc_most:.3f}",

@@ -51,10 +51,12 @@ class Forecaster:
 
     Args:
         zone: The zone.
+        priced_since: When its tariff began [UTC s]: of earlier releases nothing is computed by it.
     """
 
-    def __init__(self, zone: ZoneService) -> None:
+    def __init__(self, zone: ZoneService, priced_since: int = 0) -> None:
         self._zone, self._first = zone, zone.begins // zone.seconds
+        self._priced_since = priced_since
         self._mutex = threading.Lock()
         self._public = PublicReplay(zone)
         # before the week's first release: the number of earlier ones, the start that was reached
@@ -128,7 +130,9 @@ class Forecaster:
             earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
             self._public = PublicReplay(self._zone, earlier)
             public = PublicReplay(self._zone, earlier)
-            first = self._before(public, earlier, new[0].start, until)
+            first = list[Guess]()
+            if new[0].start >= self._priced_since:
+                first = self._before(public, earlier, new[0].start, until)
             self._between, self._waiting = {new[0].t: first}, None
         for release in new:
             self._fold(release, since=newest.t - RANGED)
@@ -137,16 +141,20 @@ class Forecaster:
                 del table[t]
 
     def _fold(self, release: ReleaseRecord, since: int) -> None:
-        """Take a release of the present week, with its range where it is later than `since`."""
+        """Take a release of the present week, with its range where it is later than `since`.
+
+        And of the present tariff.
+        """
         last, seconds = self._last, self._zone.seconds
-        if last is not None and release.t > since:
+        shown = release.t > since and release.start >= self._priced_since
+        if last is not None and shown:
             between = (release.applies_start - last.applies_start) // seconds - 1
             if between > 0:
                 self._between[release.t] = self._guesses(
                     self._public, last, min(between, self._steps)
                 )
         self._public.reach(release.t)
-        if release.t > since and release.source != "fallback":
+        if shown and release.source != "fallback":
             self._ranges[release.t] = self._range(release)
         self._public.take(release)
         self._last = release

@@ -23,6 +23,7 @@ from typing import Any
 from hushgrid.curator.clock import Clock, utc
 from hushgrid.curator.publishers import PresentPrices, price
 from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.digest import tariff_fields
 from hushgrid.stores.ledger.entries import PricesRecord, ReleaseRecord
 from hushgrid.stores.ledger.releases import Releases
 from hushgrid.web.feeds import (
@@ -72,6 +73,7 @@ class History:
         self.zones, self.simulated = {zone.id: zone for zone in zones}, simulated
         self.unread = set(self.zones) if unread else set[str]()
         self._forecasters = {name: Forecaster(zone) for name, zone in self.zones.items()}
+        self._priced_since = dict.fromkeys(self.zones, 0)
         self._turn = threading.Lock()  # one forecast at a time: the loop needs the interpreter
         # by zone and whether all of it is made: the last release and instants that it is of
         self._making: dict[
@@ -88,7 +90,12 @@ class History:
         self._mutex = threading.Lock()
 
     def fill(
-        self, zone: str, releases: Sequence[ReleaseRecord], lists: Iterable[PricesRecord] = ()
+        self,
+        zone: str,
+        releases: Sequence[ReleaseRecord],
+        lists: Iterable[PricesRecord] = (),
+        *,
+        priced_since: int = 0,
     ) -> None:
         """Set the releases and lists of a zone from its ledger; subscribers are not notified.
 
@@ -96,9 +103,13 @@ class History:
             zone: The zone's id.
             releases: Its releases.
             lists: Its lists of prices.
+            priced_since: When its tariff began [UTC s].
         """
         with self._mutex:
             self.unread.discard(zone)
+            if priced_since != self._priced_since[zone]:
+                self._priced_since[zone] = priced_since
+                self._forecasters[zone] = Forecaster(self.zones[zone], priced_since)
             self._releases[zone] = Releases(releases[-KEPT:])
             self._lists[zone] = list(lists)
 
@@ -109,7 +120,8 @@ class History:
             zone: The zone over that week.
         """
         with self._mutex:
-            self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
+            self.zones[zone.id] = zone
+            self._forecasters[zone.id] = Forecaster(zone, self._priced_since[zone.id])
 
     def watch(self, watcher: ReleaseWatcher) -> Callable[[], None]:
         """Call `watcher` with every new release; it must not block.
@@ -159,6 +171,10 @@ class History:
         if self._prices.get(zone.id) != prices.price:
             self._prices[zone.id] = prices.price
             _notify(self._price_watchers, zone, prices.price)
+
+    def of_tariff(self, zone: str, release: ReleaseRecord) -> bool:
+        """Whether a release is priced by the zone's present tariff."""
+        return release.start >= self._priced_since[zone]
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Append a release and notify subscribers. Does nothing if it is already stored."""
@@ -462,7 +478,8 @@ class Page:
 
 def _presentation(zone: ZoneService) -> str:
     """Digest of what a file may change without a release: the same head then has other bodies."""
-    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits)
+    tariff = (tariff_fields(zone.scenario.tariff), zone.fallback_rate)  # of expected prices
+    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits, tariff)
     return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
 
 

@@ -234,7 +234,7 @@ def flip(made: Deployment, zone: str, what: str) -> None:
     with sqlite3.connect(made.ledger) as link:
         link.execute("DROP TRIGGER IF EXISTS records_stay")
         assert link.execute(
-            f"UPDATE records SET {what} WHERE zone = ? AND seq = 4", [zone]
+            f"UPDATE records SET {what} WHERE zone = ? AND seq = 5", [zone]
         ).rowcount
 
 
@@ -251,7 +251,7 @@ def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> 
     flip(played.made, "elm", FLIPS[what])
     (found,) = wrong(played.made)
     assert found.subject == "ledger of zone elm"
-    assert "record 4" in str(found.problem)
+    assert "record 5" in str(found.problem)
 
     def story(world: World) -> Iterator[None]:
         world.ahead()

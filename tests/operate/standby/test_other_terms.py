@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hushgrid import Policy
+from hushgrid import Policy, Tariff
 from hushgrid.curator.clock import Clock
 from hushgrid.files.deployment import Deployment
 from hushgrid.operate.process import Process
@@ -78,12 +78,12 @@ def test_it_serves_the_zones_of_the_same_terms_and_says_where_its_file_differs(
     made: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = records(made)
-    assert before["oak"] == ["genesis", "terms"]
+    assert before["oak"] == ["genesis", "tariff", "terms"]
     with caplog.at_level(logging.WARNING), ExitStack() as stack:
         clock = Stopped()
         standby = curator(stack, replace(made, zones=(ELM, OTHER)), clock)
         assert list(standby.differs) == ["oak"]
-        assert "the promise, the plan of the file" in standby.differs["oak"]
+        assert "differs from the ledger in the promise, the plan;" in standby.differs["oak"]
         assert [one.message for one in caplog.records].count("file differs") == 1
         assert not standby._turn(), "one with the right file comes first"
         clock.steady = 59.0
@@ -101,6 +101,16 @@ def test_what_it_serves(made: Deployment, monkeypatch: pytest.MonkeyPatch) -> No
     assert serve(replace(made, zones=(ELM, OTHER)), Stopped()) == ["elm"]
     assert serve(made, Stopped()) == ["elm", "oak"]
     assert records(made) == before, "no terms began"
+
+
+def test_it_serves_no_zone_of_another_tariff(made: Deployment) -> None:
+    """Nobody agreed to it here; the active curator would go on with its own."""
+    (oak,) = (zone for zone in made.zones if zone.id == "oak")
+    priced = replace(oak, scenario=replace(oak.scenario, tariff=Tariff(2.0, 30.0)))
+    with ExitStack() as stack:
+        standby = curator(stack, replace(made, zones=(ELM, priced)), Stopped())
+        assert list(standby.differs) == ["oak"]
+        assert "differs from the ledger in the tariff;" in standby.differs["oak"]
 
 
 def test_it_takes_no_row_where_all_differ(made: Deployment) -> None:

@@ -25,8 +25,9 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
-from hushgrid.stores.ledger.entries import GapRecord, terms_name
+from hushgrid.stores.ledger.entries import GapRecord
 from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.terms import terms_name
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.bodies import transfer
 from tests.curator.curators import Shown, curator
@@ -437,7 +438,6 @@ STATED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "digest": ("digest", other_digest),
     "seconds": ("seconds", lambda seconds: seconds * 2),
     "zone": ("zone", other_digest),
-    "tariff": ("tariff", lambda tariff: {**tariff, "alpha": tariff["alpha"] + 1}),
     "occupancy": ("occupancy", other_digest),
     "consumption": ("consumption", other_digest),
     "promise": ("promise", lambda promise: {**promise, "epsilon": 2.0}),

@@ -35,11 +35,11 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
 def test_verify(store: Path) -> None:
     found = hushgrid("ledger", "verify", store)
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("good: 10 records, head dd9fc5f19ff5")
+    assert found.stdout.startswith("good: 10 records, head 865eeedf44c5")
     found = hushgrid("ledger", "verify", store, "--zone", "elm-street", "--json", "-")
     values = json.loads(found.stdout)
     assert values["records"] == 10
-    assert values["head"].startswith("dd9fc5f19ff5")
+    assert values["head"].startswith("865eeedf44c5")
     assert values["first_bad"] is None
 
 

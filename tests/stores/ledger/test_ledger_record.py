@@ -19,12 +19,13 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger import entries, rules
 from hushgrid.stores.ledger.records import canonical, from_fields, from_line, seal
+from tests import bodies
 from tests.stores.ledger.ledgers import KEY, lines_of, read, sealed, story
 
 GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
 # printed by the sha256sum and openssl lines of docs/ledger.md for its records 1 and 10
 RECORD_1 = "8f27bc713e2d6b5b8cf372b5c73255619eb346b30ea403e55dfb56fe21574c9c"
-HEAD = "dd9fc5f19ff5ece56b1911d6ed4e4b1bc88b954e3898e2a082915de805052a8c"
+HEAD = "865eeedf44c5e2ed7ed0e0a4528bcf7a6cf67fb83863136de1bb1e1a2df84fd0"
 
 
 def test_the_format_has_not_changed() -> None:
@@ -32,6 +33,29 @@ def test_the_format_has_not_changed() -> None:
     assert sealed(story())[-1].digest == HEAD
     # the public key of this seed, as in many lists of Ed25519 examples
     assert KEY.public == "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+
+
+TARIFF = {
+    "begins": 900,
+    "figures": {"alpha": 1.0, "beta": 2.0, "ahead": {"days": 1, "publish_at": 64_800}},
+}
+
+
+def test_the_form_of_a_tariff_has_not_changed() -> None:
+    digest = "db6f3bd158663b95cec0553e0be25b3314cadf25c74e10608cd856d1226cc470"
+    assert sealed([story()[0], ("tariff", dict(bodies.tariff(**TARIFF)))])[-1].digest == digest
+    text = (
+        "hushgrid-ledger/1\n"
+        '"elm-street"\n'
+        "2\n"
+        "tariff\n"
+        f"{RECORD_1}\n"
+        '{"begins":900,"figures":{"ahead":{"days":1,"publish_at":64800},"alpha":1.0,"beta":2.0}}\n'
+    )
+    assert hashlib.sha256(text.encode()).hexdigest() == digest
+    for wrong in ({"begins": -1}, {"begins": 0.5}, {"figures": {"alpha": "1"}}, {"figures": None}):
+        with pytest.raises(LedgerError, match="of tariff does not fit"):
+            entries.check_body("tariff", {**TARIFF, **wrong})
 
 
 def test_a_digest_typed_out_by_hand() -> None:

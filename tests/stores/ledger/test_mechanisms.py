@@ -23,7 +23,7 @@ from hushgrid.accounting.composition import compose
 from hushgrid.curator.account_records import from_windows
 from hushgrid.curator.clock import utc
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.mechanisms import Mechanism, mechanisms, spent, spent_in
+from hushgrid.stores.ledger.mechanisms import PrivacyEvent, mechanisms, spent, spent_in
 from hushgrid.stores.ledger.writer import verify_signature
 from tests import bodies
 from tests.cli.commands import hushgrid
@@ -164,7 +164,7 @@ def gap(first: int, last: int) -> tuple[str, dict[str, Any]]:
 def test_a_lost_stretch_is_booked_and_has_no_bound_before() -> None:
     told: Story = [*opening(), charge(0.3), ("release", read(1)), gap(2, 3)]
     lost = mechanisms(state_of(told))[-1]
-    assert lost == Mechanism(5, "lost", 2 * 900, 4 * 900 - 1, math.inf)
+    assert lost == PrivacyEvent(5, "lost", 2 * 900, 4 * 900 - 1, math.inf)
     assert lost.event["class_name"] == "NonPrivateDpEvent"
     told.append(("resume", {"first": 2, "last": 3, "epsilon": 4.0}))
     events = mechanisms(state_of(told))
@@ -207,12 +207,14 @@ def test_figures_go_to_json(street: Path) -> None:
 
 
 spans = st.tuples(st.integers(0, 60), st.integers(0, 20), st.floats(0.001, 2.0)).map(
-    lambda span: Mechanism(1, "block", span[0], span[0] + span[1], span[2])
+    lambda span: PrivacyEvent(1, "block", span[0], span[0] + span[1], span[2])
 )
 
 
 @given(st.lists(spans, max_size=12), st.integers(1, 40))
-def test_the_largest_window_is_that_of_all_windows(events: list[Mechanism], seconds: int) -> None:
+def test_the_largest_window_is_that_of_all_windows(
+    events: list[PrivacyEvent], seconds: int
+) -> None:
     due = max(
         math.fsum(e.epsilon for e in events if e.last >= opens and e.first < opens + seconds)
         for opens in range(-45, 85)
@@ -222,6 +224,6 @@ def test_the_largest_window_is_that_of_all_windows(events: list[Mechanism], seco
 
 @given(st.floats(1e-6, 30))
 def test_an_event_never_loses_less_than_its_epsilon(epsilon: float) -> None:
-    share = Mechanism(1, "block", 0, 1, epsilon).event["noise_parameter"]
+    share = PrivacyEvent(1, "block", 0, 1, epsilon).event["noise_parameter"]
     assert math.log(2 / share - 1) >= epsilon * (1 - 1e-9)
     assert math.log(2 / share - 1) == pytest.approx(epsilon, rel=1e-6)

@@ -18,8 +18,8 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.entries import terms_name
 from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.terms import terms_name
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.curators import Shown, curator
 from tests.curator.streets import BEGINS, load, publish

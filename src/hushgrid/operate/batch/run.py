@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -266,7 +266,8 @@ def run(
     """
     simulated = job.deployment.mode == "simulation"
     begins = float(job.first) if simulated else clock.now()
-    deployment, changes = changes_of(job.deployment, begins)
+    comparison = changes_of(job.deployment, begins)
+    deployment, changes = comparison.deployment, comparison.zones
     if changes and not job.changed:
         raise BatchError(unasked(changes))
     job = replace(job, deployment=deployment)
@@ -342,29 +343,31 @@ def _run_chunk(
     report.readings += span.rows
     report.unknown += span.unknown
     for curator in open_curators:
-        for sums in _ticks(job, curator, source, chunk[1], clock):
-            if sums is None:
-                report.stopped[curator.service.id] = curator.start_of(curator.t)
-                break
-            _count(report, sums)
-            advance(1)
+        zone, seconds = curator.service.id, curator.service.seconds
+        at = curator.start_of(curator.t)
+        end = _end(job, source, zone, range(at, chunk[1], seconds))
+        with curator.together(end - seconds) if at < end else nullcontext():
+            for start in range(at, end, seconds):
+                _tick(job, curator, clock)
+                _count(report, source.get(zone, start))
+                advance(1)
+        if end < chunk[1]:
+            report.stopped[zone] = end
 
 
-def _ticks(
-    job: Job, curator: Curator, source: SumsSource, end: int, clock: Clock
-) -> Iterator[Sums | None]:
-    """Publish a zone's intervals before `end`; None where one has no reading and that stops it."""
-    while curator.start_of(curator.t) < end:
-        sums = source.get(curator.service.id, curator.start_of(curator.t))
-        if sums.empty and job.gaps == "stop":
-            yield None
-            return
-        simulated = job.deployment.mode == "simulation"
-        # a simulation publishes at the time of the service: equal readings give equal records
-        due = float(curator.next_due())
-        curator.list_prices(due - curator.service.grace if simulated else clock.now())
-        curator.tick(due if simulated else clock.now())
-        yield sums
+def _end(job: Job, source: SumsSource, zone: str, starts: range) -> int:
+    """Where the first interval begins that has no reading and stops its zone; else the end."""
+    empty = (start for start in starts if job.gaps == "stop" and source.get(zone, start).empty)
+    return next(empty, starts.stop)
+
+
+def _tick(job: Job, curator: Curator, clock: Clock) -> None:
+    """Publish a zone's next interval."""
+    simulated = job.deployment.mode == "simulation"
+    # a simulation publishes at the time of the service: equal readings give equal records
+    due = float(curator.next_due())
+    curator.list_prices(due - curator.service.grace if simulated else clock.now())
+    curator.tick(due if simulated else clock.now())
 
 
 def _count(report: BatchReport, sums: Sums) -> None:

@@ -18,21 +18,20 @@ from hushgrid.stores.ledger.entries import (
     ClosedRecord,
     GapRecord,
     GenesisRecord,
-    LedgerEntry,
     OpenedRecord,
     PricesRecord,
     ReleaseRecord,
     ResumeRecord,
-    TermsRecord,
     TransferRecord,
     first_step,
     last_step,
-    terms_name,
 )
+from hushgrid.stores.ledger.entry import LedgerEntry
 from hushgrid.stores.ledger.records import NOTHING, Head, Record, digest_of
 from hushgrid.stores.ledger.releases import ACCOUNTS, Releases, StoredReleases
 from hushgrid.stores.ledger.rules import WindowRows
 from hushgrid.stores.ledger.state import LedgerState, unmatched
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord, terms_name
 
 Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
 
@@ -47,6 +46,7 @@ class ChainPosition:
         key: Public key of all signatures (hex).
         head: The last record.
         terms: The present terms.
+        tariff: The newest tariff.
         last_t: The last step published or lost in a gap; less than the first of the present terms
             where they have neither.
         end: End of the last interval published [UTC s].
@@ -64,6 +64,7 @@ class ChainPosition:
     key: str
     head: Head
     terms: TermsRecord | None = None
+    tariff: TariffRecord | None = None
     last_t: int = 0
     end: int = 0  # [UTC s] of the last interval published
     reach: int = 0
@@ -149,6 +150,15 @@ def _check_link(place: ChainPosition | None, record: Record) -> None:
             f"record {record.seq} of zone {record.zone!r} does not have the digest it states;"
             " it was changed."
         )
+
+
+def _tariff(place: ChainPosition, entry: TariffRecord) -> ChainPosition:
+    if entry.begins < place.reach:
+        raise LedgerError(
+            f"a tariff begins at {entry.begins} but what is published of zone {place.zone!r}"
+            f" reaches to {place.reach}; begin it after that."
+        )
+    return replace(place, tariff=entry)
 
 
 def _terms(place: ChainPosition, entry: TermsRecord) -> ChainPosition:
@@ -244,6 +254,11 @@ def _check_time(place: ChainPosition, entry: ReleaseRecord) -> None:
             f"step {t} has a rate from step {entry.applies_from}, {entry.applies_start} on;"
             " a rate holds for later steps than its own."
         )
+    if place.tariff is not None and start < place.tariff.begins:
+        raise LedgerError(
+            f"step {t} starts at {start} but the newest tariff of zone {place.zone!r} begins at"
+            f" {place.tariff.begins}; record one that has begun."
+        )
 
 
 def _check_terms(place: ChainPosition, entry: ReleaseRecord) -> None:
@@ -308,11 +323,11 @@ def _check_window_loss(terms: TermsRecord, entry: ReleaseRecord, windows: Window
 
 def _prices(place: ChainPosition, entry: PricesRecord) -> ChainPosition:
     _check_marks(place, entry)
-    terms = place.terms
-    if terms is None or terms.ahead is None:
+    terms, tariff = place.terms, place.tariff
+    if terms is None or tariff is None or tariff.ahead is None:
         raise LedgerError(
-            f"zone {place.zone!r} has a list of prices under terms without prices ahead; record"
-            " terms with [prices] first."
+            f"zone {place.zone!r} has a list of prices under a tariff without prices ahead; record"
+            " one with [prices] first."
         )
     if (entry.digest is None) != (entry.source == "fallback"):
         raise LedgerError(
@@ -448,6 +463,7 @@ def _opened(place: ChainPosition, entry: OpenedRecord) -> ChainPosition:
 
 
 _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
+    "tariff": _tariff,
     "terms": _terms,
     "release": _release,
     "prices": _prices,
@@ -474,6 +490,10 @@ class Fold:
         self.place: ChainPosition | None = None
         self._verify = verify
         self._signature = ""
+        # the record that was checked last, from which place, and what follows
+        self._checked: (
+            tuple[Record, ChainPosition | None, tuple[ChainPosition, LedgerEntry]] | None
+        ) = None
         self._releases = Releases()
         self._entries: dict[type[LedgerEntry], Any] = {
             entry_type: [] for entry_type in TYPES.values()
@@ -494,12 +514,15 @@ class Fold:
     def clear(self) -> None:
         """Start again, when the ledger was replaced by another one."""
         self.place, self._signature, self._unstated = None, "", {*ACCOUNTS}
+        self._checked = None
         for entries in self._entries.values():
             entries.clear()
 
     def check(self, record: Record) -> ChainPosition:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
-        return follow(self.place, record, self._verify)
+        checked = _followed(self.place, record, self._verify)
+        self._checked = record, self.place, checked
+        return checked[0]
 
     def take_stored(self, stored: StoredReleases, others: Iterable[Record], head: Head) -> None:
         """Begin with records that were verified before: their releases are not read, but few.
@@ -542,8 +565,12 @@ class Fold:
 
     def take(self, record: Record) -> None:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
-        self.place, entry = _followed(self.place, record, self._verify)
-        self._signature = record.signature
+        checked = self._checked
+        if checked is not None and checked[0] is record and checked[1] is self.place:
+            self.place, entry = checked[2]
+        else:
+            self.place, entry = _followed(self.place, record, self._verify)
+        self._checked, self._signature = None, record.signature
         entries = self._entries[type(entry)]
         if isinstance(entry, GapRecord) and self.place.gap is not None:
             entry = self.place.gap
@@ -572,6 +599,7 @@ class Fold:
             signature=self._signature,
             terms=place.terms,
             terms_records=tuple(self._entries[TermsRecord]),
+            tariffs=tuple(self._entries[TariffRecord]),
             releases=Releases(self._releases),
             transfers=tuple(self._entries[TransferRecord]),
             lists=tuple(self._entries[PricesRecord]),

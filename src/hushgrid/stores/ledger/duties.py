@@ -27,10 +27,11 @@ class LedgerStore(Protocol):
         ...
 
     def append_all(self, records: Sequence[Record]) -> None:
-        """Add the first records of a zone whose `writer` is held here: all of them, or none.
+        """Add the next records of a zone whose `writer` is held here: all of them, or none.
 
         Raises:
-            LedgerError: The zone has records, one does not follow, or the store cannot be written.
+            LedgerError: One does not follow, its step has a release, or the store cannot be
+                written.
         """
         ...
 

@@ -1,18 +1,16 @@
 """What records of a ledger say, one type for each kind.
 
-The fields of a type that have a `Rule` are the body of its record; the others are its place in the
-chain. A release holds no load, no optimal rate and no reading. It is the mechanism's `Release`,
-whose fields are declared there alone. Everything here is pure and public.
+Terms and tariffs are in `terms.py`. A release holds no load, no optimal rate and no reading. It is
+the mechanism's `Release`, whose fields are declared there alone. Everything here is pure and
+public.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 from hushgrid._numbers import (
     HASH,
@@ -21,7 +19,6 @@ from hushgrid._numbers import (
     TRUTH,
     Rule,
     from_json,
-    number,
     one_of,
     optional,
     or_null,
@@ -31,24 +28,19 @@ from hushgrid._numbers import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import HasRelease, Mode, Release, renumbered
-from hushgrid.stores.ledger.records import Body, Record, canonical
+from hushgrid.stores.ledger.entry import LedgerEntry
+from hushgrid.stores.ledger.records import Body
 from hushgrid.stores.ledger.rules import (
     COUNTED,
-    FIGURES,
     FREE,
     HEADS,
-    HOUSE_DIGITS,
-    HOUSES,
-    MODELS,
-    PLAN,
-    PROMISE,
     RATES,
     ROWS,
     WINDOWS,
     AccountRows,
-    StatedModels,
     WindowRows,
 )
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord
 
 Source = Literal["readings", "forecast", "fallback"]
 # of the prices of a list: the forecast at the time of publication; the list before, scaled to the
@@ -58,47 +50,6 @@ Direction = Literal["in", "out"]
 # witness: a record known here is missing; meters: a closed interval has no release;
 # failover: another database server answers than the one last written to; fork: two histories
 Cause = Literal["witness", "meters", "failover", "fork"]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """The content of one record; each kind has its own type.
-
-    Attributes:
-        kind: The kind of its records.
-    """
-
-    kind: ClassVar[str]
-
-    @classmethod
-    def rules(cls) -> Mapping[str, Rule]:
-        """Rules of the body's fields, required ones first."""
-        return rules_of(cls)
-
-    @classmethod
-    def from_record(cls, record: Record, *, checked: bool = False) -> Self:
-        """The entry of a record of this kind; checks the body, unless that was done before.
-
-        Raises:
-            LedgerError: A field is missing, unknown, or has a wrong value.
-        """
-        if not checked:
-            check_body(cls.kind, record.body)
-        return cls(**cls._values(record.body), **cls._place(record))
-
-    @classmethod
-    def _values(cls, body: Body) -> dict[str, Any]:
-        return from_json(cls, body)
-
-    @classmethod
-    def _place(cls, record: Record) -> dict[str, Any]:
-        """The fields of the type that say where the record is in its chain."""
-        place = {"seq": record.seq, "head": record.digest, "signature": record.signature}
-        return {name: place[name] for name in _placed(cls.kind)}
-
-    def to_body(self) -> dict[str, Any]:
-        """The body of its record."""
-        return to_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,133 +68,6 @@ class GenesisRecord(LedgerEntry):
     key: Annotated[str, HASH]
     created_at: Annotated[int, whole_number(0)]
     format: Annotated[int, whole_number(1)] = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TermsRecord(LedgerEntry):
-    """Terms that hold from step `first` on, until the next record of terms.
-
-    Attributes:
-        digest: Names the terms, whenever they begin: see `terms_name`.
-        first: The zone's first step under them.
-        seconds: Length of a step [s].
-        zone: Digest of the zone's public description.
-        tariff: Its figures by the keys of a zone file, and all else that a price needs.
-        occupancy: Digest of the occupancy models and of the time zone of their patterns.
-        consumption: Digest of the laws of consumption.
-        promise: `secret`, `epsilon` and `eta`; of the secret "window" its length `window` [s]; and
-            `eta_set_by` where someone set eta.
-        plan: The week that repeats: `blocks`, rows of how many steps a block has, what it loses and
-            how many such blocks follow each other; and by the keys of a zone file what else the
-            noise and the estimate depend on, such as `clamp` and `estimator`.
-        roster: Digest of the meters.
-        time_zone: IANA name of the zone of local weeks; None: the plan repeats from step `first`
-            on.
-        houses: The first `HOUSE_DIGITS` digits of every meter's name, sorted: a house has one for
-            each of its meters. The name is that of a transfer.
-        reach: The most by which two readings of any home can differ in a step [Wh]; with it the
-            loss of a block follows from its scale. None: no promise about windows is in force.
-        models: With the secret "interval", what its accounts are computed with. For each model
-            `slots`: the slot of each step of its pattern, which is one step, a day or a week from
-            Monday in local time; and `chains`, those that houses follow: `law` of away and at home
-            at the first step, `moves`: for each slot the matrix into a step of it by rows, and
-            `reach`: the largest change of a reading of its houses [Wh].
-        seq: The number of its record; head: the record's digest.
-    """
-
-    kind = "terms"
-    digest: Annotated[str, HASH]
-    first: Annotated[int, whole_number(1)]
-    seconds: Annotated[int, whole_number(1)]
-    zone: Annotated[str, HASH]
-    tariff: Annotated[Mapping[str, Any], FIGURES]
-    occupancy: Annotated[str, HASH]
-    consumption: Annotated[str, HASH]
-    promise: Annotated[Mapping[str, Any], PROMISE]
-    plan: Annotated[Mapping[str, Any], PLAN]
-    roster: Annotated[str | None, or_null(HASH)] = None
-    time_zone: Annotated[str | None, or_null(TEXT)] = None
-    houses: Annotated[str, HOUSES] = ""
-    reach: Annotated[float | None, optional(number(0))] = None
-    models: Annotated[StatedModels | None, optional(MODELS)] = None
-    seq: int = 0
-    head: str = ""
-
-    @property
-    def interval(self) -> float | None:
-        """What all releases may say about one interval of a house; None: not promised."""
-        return self._promised("interval")
-
-    @property
-    def window(self) -> tuple[int, float] | None:
-        """The window [s] and epsilon of a promise about windows; None: not promised."""
-        epsilon = self._promised("window")
-        return None if epsilon is None else (self.promise["window"], epsilon)
-
-    def _promised(self, secret: str) -> float | None:
-        return self.promise["epsilon"] if self.promise["secret"] == secret else None
-
-    @property
-    def ahead(self) -> Mapping[str, float] | None:
-        """Where prices are published ahead: for how many `days`, and at which second of a day."""
-        return self.tariff.get("ahead")
-
-    @property
-    def begins(self) -> int:
-        """When they begin [UTC s]."""
-        return self.first * self.seconds
-
-    @property
-    def turn(self) -> int:
-        """After how many steps the plan repeats."""
-        return int(sum(length * times for length, _, times in self.plan["blocks"]))
-
-    @property
-    def chains(self) -> tuple[Any, ...]:
-        """How houses move under its models, whatever the law of its first step."""
-        models = [
-            (tuple(model["slots"]), *(tuple(map(tuple, c["moves"])) for c in model["chains"]))
-            for model in self.models or ()
-        ]
-        return self.seconds, self.time_zone, models
-
-    @property
-    def house_names(self) -> frozenset[str]:
-        """The names of its houses."""
-        text, n = self.houses, HOUSE_DIGITS
-        return frozenset(text[at : at + n] for at in range(0, len(text), n))
-
-
-def terms_name(fields: Mapping[str, Any]) -> str:
-    """The digest of terms, whenever they begin: SHA-256 over canonical JSON of what they state.
-
-    Args:
-        fields: Of a `TermsRecord`; those in which beginnings differ are left out: `first`, `houses`
-            and of its models the law of the first step.
-
-    Returns:
-        64 hexadecimal digits.
-    """
-    terms = {name: fields[name] for name in _NAMED}
-    models = [
-        {"slots": model["slots"], "chains": [_lasting(chain) for chain in model["chains"]]}
-        for model in fields.get("models") or ()
-    ]
-    if fields.get("reach") is not None:
-        terms["reach"] = fields["reach"]
-    text = canonical({"format": "hushgrid-terms/3", "models": models, **terms})
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _lasting(chain: Mapping[str, Any]) -> dict[str, Any]:
-    """A chain without the law of its first step."""
-    return {name: figures for name, figures in chain.items() if name != "law"}
-
-
-_NAMED = (
-    "seconds", "zone", "tariff", "occupancy", "consumption", "promise", "plan", "roster",
-    "time_zone",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,6 +451,7 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
     entry_type.kind: entry_type
     for entry_type in (
         GenesisRecord,
+        TariffRecord,
         TermsRecord,
         ReleaseRecord,
         TransferRecord,
@@ -640,17 +465,6 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
 }
 
 
-@cache
-def _placed(kind: str) -> tuple[str, ...]:
-    names = (member.name for member in fields(TYPES[kind]))
-    return tuple(name for name in names if name in ("seq", "head", "signature"))
-
-
-@cache
-def _rules(kind: str) -> Mapping[str, Rule]:
-    return TYPES[kind].rules()
-
-
 def check_body(kind: str, body: Body) -> None:
     """Refuse a body that lacks a field, has an unknown one, or a wrong value.
 
@@ -661,15 +475,4 @@ def check_body(kind: str, body: Body) -> None:
     Raises:
         LedgerError: Names the field and never its value, which may be anything.
     """
-    rules = _rules(kind)
-    required = [name for name, rule in rules.items() if not rule.optional]
-    for name in required:
-        if name not in body:
-            raise LedgerError(f"{kind} has no {name}; give {', '.join(required)}.")
-    for name in body:
-        if name not in rules:
-            raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(rules)} alone.")
-    for name, rule in rules.items():
-        if name in body and not rule.fits(body[name]):
-            # the message leaves a wrong value out, since it may be anything
-            raise LedgerError(f"{name} of {kind} does not fit; give {rule.give}.")
+    TYPES[kind].check(body)

@@ -34,7 +34,7 @@ MODULE = "dp_accounting.dp_event"
 What = Literal["block", "model", "lost"]
 
 
-class Mechanism(NamedTuple):
+class PrivacyEvent(NamedTuple):
     """One thing that was computed from readings of the homes.
 
     Attributes:
@@ -75,7 +75,7 @@ def _noise_parameter(epsilon: float) -> float:
     return max(math.nextafter(2 * less / (1 + less), 0.0), 0.0)
 
 
-def mechanisms(state: LedgerState) -> tuple[Mechanism, ...]:
+def mechanisms(state: LedgerState) -> tuple[PrivacyEvent, ...]:
     """What a zone computed from readings, in the order of time.
 
     Args:
@@ -87,7 +87,7 @@ def mechanisms(state: LedgerState) -> tuple[Mechanism, ...]:
     """
     blocks = _blocks(state)
     models = (
-        Mechanism(charge.seq, "model", charge.first, charge.last, charge.epsilon)
+        PrivacyEvent(charge.seq, "model", charge.first, charge.last, charge.epsilon)
         for charge in state.charges
     )
     gaps: list[tuple[GapRecord | ResumeRecord, float]] = [(r, r.epsilon) for r in state.booked]
@@ -97,11 +97,11 @@ def mechanisms(state: LedgerState) -> tuple[Mechanism, ...]:
     return tuple(sorted((*blocks, *models, *lost), key=lambda mechanism: mechanism[2:4]))
 
 
-def _lost(gap: GapRecord | ResumeRecord, seconds: int, epsilon: float) -> Mechanism:
-    return Mechanism(gap.seq, "lost", gap.first * seconds, (gap.last + 1) * seconds - 1, epsilon)
+def _lost(gap: GapRecord | ResumeRecord, seconds: int, epsilon: float) -> PrivacyEvent:
+    return PrivacyEvent(gap.seq, "lost", gap.first * seconds, (gap.last + 1) * seconds - 1, epsilon)
 
 
-def _blocks(state: LedgerState) -> Iterator[Mechanism]:
+def _blocks(state: LedgerState) -> Iterator[PrivacyEvent]:
     releases = [release for release in state.releases if release.source == "readings"]
     for release, loss in zip(releases, booked(releases, loss=_loss), strict=True):
         if loss > 0:  # of a block all is booked with its first release
@@ -109,7 +109,7 @@ def _blocks(state: LedgerState) -> Iterator[Mechanism]:
             first, end = first_step(release) * seconds, (last_step(release) + 1) * seconds
             if (block := _own_block(release)) is not None:
                 first = min(first, int(block[0]))
-            yield Mechanism(release.seq, "block", first, end - 1, loss)
+            yield PrivacyEvent(release.seq, "block", first, end - 1, loss)
 
 
 def _loss(release: ReleaseRecord) -> float:
@@ -124,7 +124,7 @@ def _own_block(release: ReleaseRecord) -> tuple[float, ...] | None:
     return blocks[-1] if blocks else None
 
 
-def spent(events: Sequence[Mechanism]) -> float:
+def spent(events: Sequence[PrivacyEvent]) -> float:
     """The sum of all that was lost about any one home, over the life of the ledger.
 
     Args:
@@ -136,7 +136,7 @@ def spent(events: Sequence[Mechanism]) -> float:
     return Spent().add(*(event.epsilon for event in events)).total
 
 
-def spent_in(events: Sequence[Mechanism], seconds: int) -> float:
+def spent_in(events: Sequence[PrivacyEvent], seconds: int) -> float:
     """The most that mechanisms lost which used readings of any one window of time.
 
     Args:
@@ -194,7 +194,7 @@ def exported(state: LedgerState, windows: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _row(event: Mechanism) -> Mapping[str, Any]:
+def _row(event: PrivacyEvent) -> Mapping[str, Any]:
     return {**event._asdict(), "epsilon": _finite(event.epsilon), "event": event.event}
 
 

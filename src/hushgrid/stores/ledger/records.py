@@ -20,8 +20,8 @@ from hushgrid.errors import LedgerError
 
 FORMAT = "hushgrid-ledger/1"
 KINDS = (
-    "genesis", "terms", "release", "prices", "transfer", "charge", "gap", "resume", "closed",
-    "opened",
+    "genesis", "tariff", "terms", "release", "prices", "transfer", "charge", "gap", "resume",
+    "closed", "opened",
 )  # fmt: skip
 NOTHING = "0" * 64  # what the first record of a chain has before it
 DEPTH = 8  # no record nests deeper

@@ -23,7 +23,6 @@ from hushgrid.stores.ledger.entries import (
     GapRecord,
     ReleaseRecord,
     ResumeRecord,
-    TermsRecord,
 )
 from hushgrid.stores.ledger.records import (
     NOTHING,
@@ -34,6 +33,7 @@ from hushgrid.stores.ledger.records import (
 )
 from hushgrid.stores.ledger.releases import StoredReleases
 from hushgrid.stores.ledger.state import LedgerState
+from hushgrid.stores.ledger.terms import TermsRecord
 from hushgrid.stores.ledger.witness import Witness
 
 log = logging.getLogger("hushgrid.ledger")

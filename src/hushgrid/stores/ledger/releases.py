@@ -86,29 +86,38 @@ class StoredReleases:
 class Releases(Sequence[ReleaseRecord]):
     """Releases in order: some of a store's, which are read when asked for, then further ones.
 
+    Copies and parts share the list of the further ones, each with the places that are its own.
+
     Args:
         items: The further ones; or releases, to copy.
     """
 
-    __slots__ = ("_newest", "_places", "_stored", "_tail")
+    __slots__ = ("_further", "_newest", "_places", "_stored", "_tail")
 
     def __init__(self, items: Iterable[ReleaseRecord | UnreadRelease] = ()) -> None:
         self._stored: StoredReleases | None = None
         self._places = range(0)  # of the stored ones
         self._newest = dict[str, tuple[int, int]]()
-        tail = items
+        self._tail: list[ReleaseRecord | UnreadRelease]
+        self._further: range  # places in the list
         if isinstance(items, Releases):
-            self._stored, self._places, tail = items._stored, items._places, items._tail
-            self._newest = dict(items._newest)
-        self._tail: list[ReleaseRecord | UnreadRelease] = list(tail)
+            self._stored, self._places = items._stored, items._places
+            self._newest, self._tail, self._further = (
+                dict(items._newest),
+                items._tail,
+                items._further,
+            )
+            return
+        self._tail = list(items)
+        self._further = range(len(self._tail))
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._tail)
+        return len(self._places) + len(self._further)
 
     def _item(self, n: int) -> ReleaseRecord | UnreadRelease:
         stored = len(self._places)
         if n >= stored or self._stored is None:
-            return self._tail[n - stored]
+            return self._tail[self._further[n - stored]]
         return self._stored[self._places[n]]
 
     @overload
@@ -127,8 +136,9 @@ class Releases(Sequence[ReleaseRecord]):
         if places.step != 1:
             return Releases(self._item(n) for n in places)
         stored = len(self._places)
-        part = Releases(self._tail[max(places.start - stored, 0) : max(places.stop - stored, 0)])
-        part._stored = self._stored
+        part = Releases()
+        part._stored, part._tail = self._stored, self._tail
+        part._further = self._further[max(places.start - stored, 0) : max(places.stop - stored, 0)]
         part._places = self._places[min(places.start, stored) : min(places.stop, stored)]
         return part
 
@@ -142,7 +152,11 @@ class Releases(Sequence[ReleaseRecord]):
 
     def append(self, release: ReleaseRecord | UnreadRelease) -> None:
         """Add the next release."""
+        if self._further.stop != len(self._tail):  # a copy has gone on by itself
+            self._tail = [self._tail[n] for n in self._further]
+            self._further = range(len(self._tail))
         self._tail.append(release)
+        self._further = range(self._further.start, len(self._tail))
 
     def extend(self, stored: StoredReleases, seq: int) -> None:
         """Add the stored releases up to a record, after which none were added but stored ones."""
@@ -151,7 +165,7 @@ class Releases(Sequence[ReleaseRecord]):
     def clear(self) -> None:
         """Forget all."""
         self._stored, self._places = None, range(0)
-        self._tail.clear()
+        self._tail, self._further = [], range(0)
         self._newest.clear()
 
     def until(self, seq: int) -> int:
@@ -161,7 +175,9 @@ class Releases(Sequence[ReleaseRecord]):
             stored = self._stored.until(seq) - self._places.start
         if stored < len(self._places):
             return max(stored, 0)
-        return len(self._places) + bisect_right(self._tail, seq, key=lambda release: release.seq)
+        first, end = self._further.start, self._further.stop
+        later = bisect_right(self._tail, seq, first, end, key=lambda release: release.seq)
+        return len(self._places) + later - first
 
     def skip(self, name: AccountName) -> None:
         """None of these releases has an account of that name."""

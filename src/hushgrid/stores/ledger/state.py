@@ -19,13 +19,13 @@ from hushgrid.stores.ledger.entries import (
     PricesRecord,
     ReleaseRecord,
     ResumeRecord,
-    TermsRecord,
     TransferRecord,
     last_step,
 )
 from hushgrid.stores.ledger.records import Head
 from hushgrid.stores.ledger.releases import Releases, place_of, until
 from hushgrid.stores.ledger.rules import AccountRows, WindowRows
+from hushgrid.stores.ledger.terms import TariffRecord, TermsRecord
 
 
 class RecordedAccount(NamedTuple):
@@ -89,6 +89,7 @@ class LedgerState:
         booked: The records that ended gaps, in order.
         closed: The record by which the ledger was closed; None while it is open.
         lists: All lists of prices, in order.
+        tariffs: All tariffs, in order.
     """
 
     zone: str
@@ -107,6 +108,7 @@ class LedgerState:
     booked: tuple[ResumeRecord, ...] = ()
     closed: ClosedRecord | None = None
     lists: tuple[PricesRecord, ...] = ()
+    tariffs: tuple[TariffRecord, ...] = ()
 
     @property
     def last_t(self) -> int:
@@ -142,6 +144,16 @@ class LedgerState:
         if not after:
             raise LedgerError(f"record {record.seq} of zone {self.zone!r} is under no terms.")
         return self.terms_records[after - 1]
+
+    @property
+    def tariff(self) -> TariffRecord | None:
+        """The newest tariff; None before any."""
+        return self.tariffs[-1] if self.tariffs else None
+
+    def tariff_before(self, seq: int) -> TariffRecord | None:
+        """The tariff of a record: the last that was recorded before number `seq`; None: none."""
+        before = bisect_left(self.tariffs, seq, key=lambda tariff: tariff.seq)
+        return self.tariffs[before - 1] if before else None
 
     @property
     def reach_step(self) -> int:

@@ -212,14 +212,17 @@ class SqlLedger(Database):
         """The zones that have records, sorted."""
         return tuple(row.zone for row in self.rows(self._zones))
 
-    def _insert(self, connection: sa.Connection, record: Record) -> None:
-        """Add the next record in a transaction of its zone's writer."""
-        row = connection.execute(self._last, {"zone": record.zone}).first()
-        check_next(record.zone, from_fields(*row) if row else None, record)
-        try:
-            connection.execute(self._add, row_of(record))
-        except IntegrityError:  # the number was free, so it is the step
-            raise twice(record) from None
+    def _insert(self, connection: sa.Connection, *records: Record) -> None:
+        """Add the next records in a transaction of their zone's writer."""
+        row = connection.execute(self._last, {"zone": records[0].zone}).first()
+        former = from_fields(*row) if row else None
+        for record in records:
+            check_next(record.zone, former, record)
+            try:
+                connection.execute(self._add, row_of(record))
+            except IntegrityError:  # the number was free, so it is the step
+                raise twice(record) from None
+            former = record
 
 
 def row_of(record: Record) -> dict[str, Any]:
@@ -255,12 +258,11 @@ class SqliteLedger(SqlLedger):
         self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
 
     def append_all(self, records: Sequence[Record]) -> None:
-        """Add a zone's first records in one transaction, on the disk before it returns."""
+        """Add a zone's next records in one transaction, on the disk before it returns."""
         with self._mutex:
             sidecar = self._sidecar(records[0].zone)
             with self.begin() as connection:
-                for record in records:
-                    self._insert(connection, record)
+                self._insert(connection, *records)
             sidecar.note(Head(records[-1].seq, records[-1].digest))
 
     def append(self, record: Record) -> None:
@@ -338,10 +340,9 @@ class PostgresLedger(SqlLedger):
         self._held: dict[str, sa.Connection] = {}
 
     def append_all(self, records: Sequence[Record]) -> None:
-        """Add a zone's first records in one transaction, committed before it returns."""
+        """Add a zone's next records in one transaction, committed before it returns."""
         with self._mutex, self.on(self._held[records[0].zone]) as session:
-            for record in records:
-                self._insert(session, record)
+            self._insert(session, *records)
 
     def append(self, record: Record) -> None:
         """Add the next record; committed to the server's disk before it returns."""

@@ -109,6 +109,11 @@ class Witness:
         )
 
     @property
+    def shared(self) -> bool:
+        """Whether several curators write the zone's ledger."""
+        return self._shared
+
+    @property
     def seq(self) -> int:
         """The number of the last record noted here; 0 before any."""
         return self._seq

@@ -32,11 +32,8 @@ from hushgrid.mechanism.release import Mode
 from hushgrid.stores.ledger.chain import Fold, Verify
 from hushgrid.stores.ledger.checkpoint import write
 from hushgrid.stores.ledger.duties import Judged, LedgerStore, Replicated
-from hushgrid.stores.ledger.entries import (
-    GenesisRecord,
-    LedgerEntry,
-    ReleaseRecord,
-)
+from hushgrid.stores.ledger.entries import GenesisRecord, ReleaseRecord
+from hushgrid.stores.ledger.entry import LedgerEntry
 from hushgrid.stores.ledger.records import (
     NOTHING,
     Body,
@@ -222,6 +219,7 @@ class Ledger:
         self.opening = OpenedLedger() if opening is None else opening
         # whether records added here prove that nothing else was written
         self._settled = self.opening.complete
+        self._gathered: list[Record] | None = None  # appended together, not durable yet
 
     @classmethod
     @contextmanager
@@ -364,6 +362,10 @@ class Ledger:
                 " whether the record is there."
             )
         record = self._next(kind, body)
+        if self._gathered is not None:
+            self._gathered.append(record)
+            self._fold.take(record)
+            return record
         # until a loss is judged the witness stays as it was found: nothing is published by then
         witness = self._witness if self._settled else None
         if witness is not None:
@@ -377,6 +379,39 @@ class Ledger:
             raise
         self._fold.take(record)
         return record
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Records that are appended inside become durable together, by `flush` or at the end.
+
+        Nothing of them may be shown before. Where other curators follow the ledger, and before a
+        loss is judged, each record is durable by itself.
+
+        Raises:
+            LedgerError: Store or witness cannot be written; of the records since `flush` all are
+                there, or none.
+        """
+        if self._settled and not (self._witness is not None and self._witness.shared):
+            self._gathered = []
+        try:
+            yield
+        finally:
+            self.flush()
+            self._gathered = None
+
+    def flush(self) -> None:
+        """Make durable what was appended together."""
+        records = self._gathered
+        if not records:
+            return
+        self._gathered = []
+        try:
+            self._store.append_all(records)
+            if self._witness is not None:
+                self._witness.note(records, local=True)
+        except BaseException:
+            self._sure = False
+            raise
 
     def _next(self, kind: str, body: Body) -> Record:
         place = self._fold.place

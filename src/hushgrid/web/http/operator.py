@@ -424,22 +424,30 @@ class Operator:
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:
         releases = self._history.last(zone.id, SERIES)
         loads = self._loads.of(zone.id, [release.start for release in releases], now)
-        return [_row(zone, release, loads.get(release.start)) for release in releases]
+        return [
+            _row(zone, release, loads.get(release.start), self._history.of_tariff(zone.id, release))
+            for release in releases
+        ]
 
 
 def _state(health: ZoneHealth) -> str:
     return "not open" if health.status is None else health.status.state
 
 
-def _row(zone: ZoneService, release: ReleaseRecord, load_sum: Sum | None) -> dict[str, Any]:
-    """Return a release with its load, exact rate and missing meters, if readings are stored."""
-    load = None if load_sum is None else load_sum.load
+def _row(
+    zone: ZoneService, release: ReleaseRecord, load_sum: Sum | None, of_tariff: bool
+) -> dict[str, Any]:
+    """Return a release with its load, exact rate and missing meters, if readings are stored.
+
+    Without the rate where the release was priced by an earlier tariff.
+    """
+    load, tariff = None if load_sum is None else load_sum.load, zone.scenario.tariff
     return {
         "t": release.t,
         "start": utc(release.start),
         "applies_from": utc(release.applies_start),
-        "load": None if load is None else load - zone.scenario.tariff.offset,
-        "optimal": None if load is None else public_rate(load, zone.scenario.tariff),
+        "load": None if load is None else load - tariff.offset,
+        "optimal": public_rate(load, tariff) if load is not None and of_tariff else None,
         "rate": release.rate,
         "load_hat": None if release.load_hat is None else release.net_load_hat,
         "put_back": release.put_back,

@@ -1,0 +1,73 @@
+"""hushgrid batch killed before one of its commits, and run again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hushgrid import Policy
+from hushgrid.files.deployment import Deployment
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.operate.batch import run as batch
+from hushgrid.operate.batch.engines import engine_at
+from tests.curator.setups import BEGINS, service
+from tests.curator.worlds import deployment
+from tests.examples import SOAK
+from tests.operate.batch.batches import lines, rows_of, write
+
+ZONE = service(policy=Policy(0.5, horizon=24, schedule=Blocks((3,) * 8, (0.5,) * 8)))
+COMMITS = range(1, 40)  # of a run there are fewer
+DAY = 7200  # [s] what is aggregated at once here: eight intervals
+
+
+class LaterClock:
+    def now(self) -> float:
+        return BEGINS + 90.0 * DAY
+
+
+def run(made: Deployment, rows: Path) -> None:
+    job = batch.Job(made, (str(rows),), BEGINS, BEGINS + 2 * DAY, seed=3, gaps="publish")
+    with engine_at("duckdb?threads=1&memory_limit=1GB") as engine:
+        batch.run(job, engine, LaterClock())
+
+
+def run_until(made: Path, rows: Path, commit: int) -> None:
+    """A run that ends without a word before a commit, that of the meter store or the ledger."""
+    batch.CHUNK, batch.CHUNKS, left = DAY, 1, commit  # type: ignore[misc]
+
+    @sa.event.listens_for(sa.Engine, "commit")
+    def _count(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os._exit(9)
+
+    run(deployment(made, ZONE), rows)
+
+
+@pytest.mark.parametrize("commit", COMMITS if SOAK else [4, 9, 12])
+def test_a_batch_that_is_killed_loses_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: int
+) -> None:
+    """Two days of eight intervals, in blocks of three: the records of a run in one go."""
+    monkeypatch.setattr(batch, "CHUNK", DAY)
+    monkeypatch.setattr(batch, "CHUNKS", 1)
+    rows, made = tmp_path / "rows", tmp_path / "killed"
+    write(rows / "a.parquet", rows_of(ZONE, 16))
+    (tmp_path / "whole").mkdir()
+    made.mkdir()
+    whole = deployment(tmp_path / "whole", ZONE)
+    run(whole, rows)
+    shutil.copy(whole.key, made)
+    process = get_context("spawn").Process(target=run_until, args=(made, rows, commit))
+    process.start()
+    process.join(120)
+    assert process.exitcode in ((0, 9) if SOAK else (9,))
+    again = deployment(made, ZONE)
+    run(again, rows)
+    assert lines(again, ZONE.id) == lines(whole, ZONE.id)
