@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hushgrid.cli.compare import recorded_source
 from hushgrid.errors import PlanError
+from hushgrid.files.layouts import read_homes
 from hushgrid.lab.bench import AHEAD, FLAT, ROLLING_MEAN, TIME_OF_USE, YESTERDAY
 from hushgrid.lab.comparison import compare
-from hushgrid.lab.datasets import Real, Recorded
+from hushgrid.lab.datasets import Real, Recorded, real_days
 from hushgrid.lab.findings import Judged, price_figures, promise_figures
 from hushgrid.lab.methods import BOUND
 from hushgrid.lab.replay import (
@@ -52,6 +55,32 @@ def source() -> Recorded:
 @cache
 def played(window: str | None, epsilon: float = 1.0) -> Played:
     return play(source(), ReplayPromise(window, epsilon), draws=DRAWS, seed=5)
+
+
+def test_the_days_are_those_of_compare(tmp_path: Path) -> None:
+    """With readings above the contract bound, which count in the tariff, and a gap."""
+    rows, bound = ["meter_id,start_utc,duration_s,wh"], 900
+    begins = calendar_days(real().date)[0].astype("datetime64[s]")
+    for home in range(12):
+        flat = real().readings[:17, :, home].ravel().tolist()
+        times = [str(begins + np.timedelta64(STEP * n, "s")) for n in range(len(flat))]
+        rows += [
+            f"m{home:02},{time}Z,{STEP},{wh}"
+            for time, wh in zip(times, flat, strict=True)
+            if wh >= 0
+        ]
+    path = tmp_path / "zone.csv"
+    path.write_text("\n".join(rows) + "\n")
+    theirs, _ = recorded_source(path, "canonical", None, None, STEP, bound, 3, None)
+    homes = read_homes([path])
+    mine = source_of(real_days(homes.histories), bound=bound, usual=USUAL, train=3)
+    assert (theirs.readings > bound).any()
+    same = theirs.with_usual(1000 * USUAL / (365 * theirs.horizon))
+    assert mine.digest == same.digest
+    assert mine.published == same.published
+    assert mine.before is not None
+    assert same.before is not None
+    assert mine.before.digest == same.before.digest
 
 
 @pytest.mark.parametrize("window", [None, "P7D"])

@@ -166,7 +166,7 @@ def replay(
     if public:
         synthetic, made = _synthetic(real, setting, seconds)
         published = _run(
-            synthetic, _rows(synthetic), made, setting._replace(bound=int(_largest(bounds))),
+            synthetic, _rows(synthetic), made, setting._replace(bound=_largest(bounds)),
             out / "public", "synthetic",
         )  # fmt: skip
         paths += _write(published, out / "public", "UTC", tariff)
@@ -493,9 +493,12 @@ def _write(evidence: Evidence, out: Path, time_zone: str, tariff: Path | None) -
         write_text(out / "replay.html", replay_page(evidence), private=True),
         write_text(out / "evidence.json", json_text(_json(evidence)), private=True),
     ]
+    service = out / "service.toml"
     if evidence.recommended.window is not None:
         text = _service_file(evidence, time_zone, tariff)
-        paths.append(write_text(out / "service.toml", text, private=True))
+        paths.append(write_text(service, text, private=True))
+    else:
+        service.unlink(missing_ok=True)  # of an earlier run
     return paths
 
 

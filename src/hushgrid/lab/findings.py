@@ -6,7 +6,7 @@ Pure: the readings of all homes go in, and no row of a home and no id comes out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -461,6 +461,7 @@ def recommended(
                 f"{least}{reach}",
                 f"For {homes} homes, prices from meters do not pay at ε = 1 or less: publish the"
                 " price without readings, or make one zone of several.",
+                *_of_intervals(figures),
             ),
         )  # fmt: skip
     if small:
@@ -495,6 +496,16 @@ def recommended(
 
 def _mean(figures: PriceFigures) -> float:
     return math.inf if figures.error is None else figures.error.mean
+
+
+def _of_intervals(figures: Sequence[PromiseFigures]) -> Iterator[str]:
+    """What the weakest promise would cost, where no window pays."""
+    for figure in figures:
+        if figure.window is None and figure.epsilon == 1 and not figure.ahead and figure.error:
+            yield (
+                f"A promise about {_words(figure)} is off by {_share(_mean(figure))}; it needs a"
+                " public model of the homes, and does not hide an absence that lasts (part e)."
+            )
 
 
 def _words(figure: PromiseFigures) -> str:

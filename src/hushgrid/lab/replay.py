@@ -142,7 +142,8 @@ def source_of(
             f"train_days is {first} of {days} whole days, so {max(days - first, 0)} are left to"
             f" judge; leave {FEWEST_DAYS - FEWEST_DAYS // 3} or more."
         )
-    real = real._replace(readings=np.minimum(real.readings, np.array(bound, np.int32)))
+    if not isinstance(bound, int):
+        real = real._replace(readings=np.minimum(real.readings, np.array(bound, np.int32)))
     scenario = learn_habits(real.readings[:first], int(np.max(bound)))
     scenario = replace(scenario, tariff=tariff or scenario.tariff)
     source = Recorded.of(scenario, real.days(slice(first, None)), real.days(slice(first)))
