@@ -347,6 +347,7 @@ def answers(client: httpx.Client) -> bool:
 def test_slow_clients_are_the_proxys(behind: tuple[World, httpx.Client], sent: bytes) -> None:
     service, client = behind
     state = service.server._server.server_state
+    assert until(lambda: state.total_requests > 0), "the answer that the fixture waited for"
     before = state.total_requests
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE

@@ -143,15 +143,15 @@ def test_an_entry_has_the_fields_of_the_registry(street: tuple[Path, ZoneService
 def test_the_sum_over_the_life_is_beside_the_promise(street: tuple[Path, ZoneService]) -> None:
     folder, zone = street
     facts = registry_facts(zone, "production", standing(folder))
-    assert facts.spent is not None
-    windows = facts.spent.windows
-    assert facts.spent.life == pytest.approx(standing(folder).epsilon)
+    assert facts.losses is not None
+    windows = facts.losses.windows
+    assert facts.losses.life == pytest.approx(standing(folder).epsilon)
     assert windows["12 hours"] is not None
     assert windows["12 hours"] <= 1 + 1e-9
-    assert windows["12 hours"] < facts.spent.life
+    assert windows["12 hours"] < facts.losses.life
     text = statement_prose(facts)
     assert f"any 12 hours: epsilon {windows['12 hours']:.4g}" in text
-    assert f"epsilon {facts.spent.life:.4g}" in text
+    assert f"epsilon {facts.losses.life:.4g}" in text
     assert "\n- " in text
 
 

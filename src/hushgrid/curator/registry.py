@@ -21,7 +21,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.toml import duration_text, window_text
 from hushgrid.mechanism.release import Mode
 from hushgrid.report.registry import LedgerSpent, RegistryFacts
-from hushgrid.stores.ledger.mechanisms import mechanisms, spent, spent_in
+from hushgrid.stores.ledger.mechanisms import loss_of, mechanisms, spent_in
 from hushgrid.stores.ledger.state import LedgerState
 
 
@@ -80,7 +80,7 @@ def registry_facts(
         error=expected_error(zone),
         retention=duration_text(zone.retention),
         version=__version__,
-        spent=None if ledger is None else _spent(ledger, promise.window),
+        losses=None if ledger is None else _spent(ledger, promise.window),
         curator=curator,
         region=region,
     )
@@ -98,7 +98,7 @@ def _spent(ledger: LedgerState, window: int | None) -> LedgerSpent:
     kinds = [event.what for event in events]
     releases = ledger.releases
     return LedgerSpent(
-        life=_finite(spent(events)),
+        life=_finite(loss_of(events)),
         windows={window_text(length): _finite(spent_in(events, length)) for length in lengths},
         blocks=kinds.count("block"),
         models=kinds.count("model"),

@@ -104,30 +104,30 @@ class _Chosen(NamedTuple):
 
 def _content(evidence: Evidence) -> dict[str, Any]:
     """Everything that the template uses."""
-    chosen = _chosen(evidence)
+    advice = _chosen(evidence)
     found = evidence.found
     words, sentence = "", ""
     not_covered: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
-    if chosen is not None:
-        secret, epsilon = chosen.figures.secret, chosen.figures.epsilon
-        words, not_covered = home_words(secret, epsilon, chosen.window)
+    if advice is not None:
+        secret, epsilon = advice.figures.secret, advice.figures.epsilon
+        words, not_covered = home_words(secret, epsilon, advice.window)
         sentence = promise_sentence(
-            chosen.policy, secret, epsilon, continued=True, window=chosen.window
+            advice.policy, secret, epsilon, continued=True, window=advice.window
         )
-        assumed = assumptions(secret, chosen.policy, None, 1)
+        assumed = assumptions(secret, advice.policy, None, 1)
     return {
         "notice": evidence.notice,
         "private": evidence.kind == "private",
         "interval": duration_text(found.interval).removeprefix("1 "),
         "homes": count_of("home", found.homes),
-        "limit": _limit(evidence, chosen),
-        "noise": _noise(chosen),
+        "limit": _limit(evidence, advice),
+        "noise": _noise(advice),
         "sources": list(_sources(evidence)),
-        "necessity": _necessity(evidence, chosen),
-        "prices": list(_prices(evidence, chosen)),
+        "necessity": _necessity(evidence, advice),
+        "prices": list(_prices(evidence, advice)),
         "ladder": list(_ladder(evidence)),
-        "chosen": "" if chosen is None else _promise_words(chosen.figures),
+        "chosen": "" if advice is None else _promise_words(advice.figures),
         "reasons": evidence.recommended.reason,
         "risks": list(_risks(evidence)),
         "words": words,
@@ -135,9 +135,9 @@ def _content(evidence: Evidence) -> dict[str, Any]:
         "assumptions": assumed,
         "not_covered": not_covered,
         "measures": _MEASURES,
-        "residual": _residual(evidence, chosen),
+        "residual": _residual(evidence, advice),
         "attacks": [_attack_row(row) for rows in evidence.attacks.values() for row in rows],
-        "cuts": list(_cuts(evidence, chosen)),
+        "cuts": list(_cuts(evidence, advice)),
         "remaining": _REMAINING,
         "limits": evidence.limits,
         "run_assumptions": evidence.assumptions,
@@ -183,16 +183,16 @@ def _plain(text: str) -> str:
 # ---- section 1
 
 
-def _limit(evidence: Evidence, chosen: _Chosen | None) -> str:
-    if chosen is None or not chosen.figures.clamp:
+def _limit(evidence: Evidence, advice: _Chosen | None) -> str:
+    if advice is None or not advice.figures.clamp:
         return f"the limit of the home's contract ({evidence.terms.bound} Wh)"
-    return f"a public clamp of {chosen.figures.clamp} Wh"
+    return f"a public clamp of {advice.figures.clamp} Wh"
 
 
-def _noise(chosen: _Chosen | None) -> str:
-    if chosen is None:
+def _noise(advice: _Chosen | None) -> str:
+    if advice is None:
         return "as large as the promise asks for"
-    figures = chosen.figures
+    figures = advice.figures
     lasts = f", of one size for {duration_text(figures.block)}" if figures.block else ""
     return f"at a scale of {figures.scale:.0f} Wh{lasts}"
 
@@ -221,7 +221,7 @@ def _sources(evidence: Evidence) -> Iterator[str]:
 # ---- section 2
 
 
-def _necessity(evidence: Evidence, chosen: _Chosen | None) -> str:
+def _necessity(evidence: Evidence, advice: _Chosen | None) -> str:
     """Whether readings are needed for the purpose, by the figures."""
     free = [
         price.error.mean
@@ -232,30 +232,30 @@ def _necessity(evidence: Evidence, chosen: _Chosen | None) -> str:
         return "No price without readings was played, so these figures show no necessity."
     best = min(free)
     start = f"The best price that uses no reading is off by {best:.1%} on these homes."
-    if chosen is None or chosen.figures.error is None:
+    if advice is None or advice.figures.error is None:
         return f"{start} No promise is recommended, so necessity is not shown."
-    error = chosen.figures.error.mean
+    error = advice.figures.error.mean
     if error < best:
         return (
-            f"{start} Under the recommended promise ({_promise_words(chosen.figures)}) a price from"
+            f"{start} Under the recommended promise ({_promise_words(advice.figures)}) a price from"
             f" readings is off by {error:.1%}. So the purpose, a price that follows the load, is"
             " not met as well without them; whether the difference is worth the processing is for"
             " the controller to say."
         )
     return (
-        f"{start} Under the recommended promise ({_promise_words(chosen.figures)}) a price from"
+        f"{start} Under the recommended promise ({_promise_words(advice.figures)}) a price from"
         f" readings is off by {error:.1%}, which is no better. **The necessity of readings is not"
         " shown:** publish the price that needs none."
     )
 
 
-def _prices(evidence: Evidence, chosen: _Chosen | None) -> Iterator[list[str]]:
-    if chosen is not None:
+def _prices(evidence: Evidence, advice: _Chosen | None) -> Iterator[list[str]]:
+    if advice is not None:
         yield _price_row(
-            f"**recommended: {_promise_words(chosen.figures)}**",
+            f"**recommended: {_promise_words(advice.figures)}**",
             "what the promise bounds",
-            chosen.figures,
-            chosen.ahead,
+            advice.figures,
+            advice.ahead,
         )
     lists = {price.name: price for price in evidence.others if price.ahead}
     shown = set[str]()
@@ -343,14 +343,14 @@ def _risks(evidence: Evidence) -> Iterator[list[str]]:
     ]
 
 
-def _residual(evidence: Evidence, chosen: _Chosen | None) -> str:
-    if chosen is None:
+def _residual(evidence: Evidence, advice: _Chosen | None) -> str:
+    if advice is None:
         return (
             "With prices that use no reading, nothing of a home is in a price. What remains are the"
             " readings themselves. The table says what prices from readings would have given away."
         )
     parts = []
-    key = (chosen.figures.window, chosen.figures.epsilon)
+    key = (advice.figures.window, advice.figures.epsilon)
     for secret, about in _SECRETS.items():
         rows = evidence.attacks.get(secret, ())
         row = next((row for row in rows if (row.window, row.epsilon) == key), None)
@@ -362,7 +362,7 @@ def _residual(evidence: Evidence, chosen: _Chosen | None) -> str:
             )
     if not parts:
         parts.append("The recommended promise was not attacked in this run.")
-    if (bills := chosen.figures.bills) is not None:
+    if (bills := advice.figures.bills) is not None:
         parts.append(
             f"Bills change by {bills.q05:+.2%} to {bills.q95:+.2%} for nine homes in ten, at most"
             f" {bills.largest:.2%}; revenue by {bills.revenue_change:+.2%}."
@@ -386,10 +386,14 @@ def _attack_row(row: AttackFigures) -> list[str]:
     ]
 
 
-def _cuts(evidence: Evidence, chosen: _Chosen | None) -> Iterator[list[str]]:
-    if chosen is None:
+def _cuts(evidence: Evidence, advice: _Chosen | None) -> Iterator[list[str]]:
+    if advice is None:
         return
-    key = (chosen.figures.secret, chosen.figures.window, chosen.figures.epsilon)
+    key = (
+        advice.figures.secret,
+        advice.figures.window,
+        advice.figures.epsilon,
+    )
     for row in evidence.cuts:
         if (row.secret, row.window, row.epsilon) == key:
             yield [

@@ -76,7 +76,7 @@ class RegistryFacts:
         error: Expected relative error of a price; None: not known.
         retention: How long readings are kept, in words.
         version: Of hushgrid.
-        spent: What the ledger says; None: there is none yet.
+        losses: What the ledger says; None: there is none yet.
         curator: Who publishes the prices.
         region: What region they are of.
     """
@@ -101,7 +101,7 @@ class RegistryFacts:
     error: float | None
     retention: str
     version: str
-    spent: LedgerSpent | None = None
+    losses: LedgerSpent | None = None
     curator: str = ""
     region: str = ""
 
@@ -124,7 +124,7 @@ class RegistryFacts:
         points = []
         if self.simulated:
             points.append("The noise is simulated and protects no one: this is no deployment.")
-        if self.spent is None or not self.spent.first:
+        if self.losses is None or not self.losses.first:
             points.append("Nothing is published yet, so there is no day of publication.")
         if not self.curator:
             points.append("Give --curator, who publishes the prices.")
@@ -142,7 +142,7 @@ def statement_json(facts: RegistryFacts) -> dict[str, Any]:
     Returns:
         Values for JSON.
     """
-    spent = facts.spent
+    losses = facts.losses
     return {
         "zone": facts.zone,
         "houses": facts.houses,
@@ -156,18 +156,18 @@ def statement_json(facts: RegistryFacts) -> dict[str, Any]:
         "assumptions": list(facts.assumptions),
         "simulated": facts.simulated,
         "spent": None
-        if spent is None
+        if losses is None
         else {
-            "life": spent.life,
-            "windows": dict(spent.windows),
-            "blocks": spent.blocks,
-            "models": spent.models,
-            "lost": spent.lost,
-            "first": spent.first,
-            "last": spent.last,
-            "records": spent.records,
-            "head": spent.head,
-            "key": spent.key,
+            "life": losses.life,
+            "windows": dict(losses.windows),
+            "blocks": losses.blocks,
+            "models": losses.models,
+            "lost": losses.lost,
+            "first": losses.first,
+            "last": losses.last,
+            "records": losses.records,
+            "head": losses.head,
+            "key": losses.key,
         },
         "open": facts.open_points,
     }
@@ -197,16 +197,16 @@ def statement_prose(facts: RegistryFacts) -> str:
 
 def _spent(facts: RegistryFacts) -> str:
     """What was spent, in sentences."""
-    spent = facts.spent
-    if spent is None:
+    losses = facts.losses
+    if losses is None:
         return "Spent so far: nothing is on record."
-    parts = [count_of("block", spent.blocks) + " of prices"]
-    parts += [count_of("learned model", spent.models)] if spent.models else []
-    parts += [count_of("lost stretch", spent.lost)] if spent.lost else []
-    period = f", {spent.first} to {spent.last}" if spent.first else ""
-    over = ", ".join(f"any {words}: {_epsilon(most)}" for words, most in spent.windows.items())
+    parts = [count_of("block", losses.blocks) + " of prices"]
+    parts += [count_of("learned model", losses.models)] if losses.models else []
+    parts += [count_of("lost stretch", losses.lost)] if losses.lost else []
+    period = f", {losses.first} to {losses.last}" if losses.first else ""
+    over = ", ".join(f"any {words}: {_epsilon(most)}" for words, most in losses.windows.items())
     return (
-        f"Sum over the life of the ledger ({' and '.join(parts)}{period}): {_epsilon(spent.life)}."
+        f"Sum over the life of the ledger ({' and '.join(parts)}{period}): {_epsilon(losses.life)}."
         f" Largest sum over {over}. The promise is about its unit; the sum over the life grows with"
         " every block, and no promise bounds it."
     )
@@ -226,7 +226,7 @@ def registry_entry(facts: RegistryFacts) -> dict[str, Any]:
         Its fields; YAML is a superset of their JSON.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", facts.zone.casefold()).strip("-")
-    day = facts.spent.first if facts.spent is not None and facts.spent.first else UNKNOWN
+    day = facts.losses.first if facts.losses is not None and facts.losses.first else UNKNOWN
     return {
         "url_slug": f"{slug}-private-electricity-prices",
         "deployment": {
@@ -281,7 +281,7 @@ def _variant(facts: RegistryFacts) -> dict[str, Any]:
 
 
 def _privacy_loss(facts: RegistryFacts) -> dict[str, Any]:
-    reach = None if facts.spent is None else facts.spent.reach
+    reach = None if facts.losses is None else facts.losses.reach
     within = "" if reach is None else f", at most {reach:g} Wh in each interval after the clamp"
     if facts.secret == "window":
         details = (
@@ -412,12 +412,12 @@ def _implementation(facts: RegistryFacts) -> dict[str, Any]:
 
 
 def _verification(facts: RegistryFacts) -> str:
-    spent = facts.spent
-    if spent is None:
+    losses = facts.losses
+    if losses is None:
         return "No ledger yet."
     return (
-        f"Verification: {count_of('record', spent.records)} of the ledger, each with the digest of"
-        f" the one before, all signed by the key {spent.key}; head {spent.head}. `hushgrid ledger"
+        f"Verification: {count_of('record', losses.records)} of the ledger, each with the digest of"
+        f" the one before, all signed by the key {losses.key}; head {losses.head}. `hushgrid ledger"
         " verify`, `hushgrid audit` and `scripts/verify_ledger.py` check them again. No check shows"
         " that readings were true, that the noise came from a secure source, or that nothing else"
         " was published."

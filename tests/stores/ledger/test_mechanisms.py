@@ -23,7 +23,7 @@ from hushgrid.accounting.composition import compose
 from hushgrid.curator.account_records import from_windows
 from hushgrid.curator.clock import utc
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.mechanisms import PrivacyEvent, mechanisms, spent, spent_in
+from hushgrid.stores.ledger.mechanisms import PrivacyEvent, loss_of, mechanisms, spent_in
 from hushgrid.stores.ledger.writer import verify_signature
 from tests import bodies
 from tests.cli.commands import hushgrid
@@ -171,7 +171,7 @@ def test_a_lost_stretch_is_booked_and_has_no_bound_before() -> None:
     assert [event.what for event in events] == ["model", "block", "lost"]
     # what anyone may consume counts, not what the models expect: 2.5 and not 0.5
     assert [event.epsilon for event in events] == [0.3, 2.5, 4.0]
-    assert spent(events) == pytest.approx(6.8)
+    assert loss_of(events) == pytest.approx(6.8)
 
 
 def test_a_release_without_a_bound_is_not_private(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def _own_block(release: ReleaseRecord) -> tuple[float, ...] | None:
     return blocks[-1] if blocks else None
 
 
-def spent(events: Sequence[PrivacyEvent]) -> float:
+def loss_of(events: Sequence[PrivacyEvent]) -> float:
     """The sum of all that was lost about any one home, over the life of the ledger.
 
     Args:
@@ -163,7 +163,7 @@ def spent_in(events: Sequence[PrivacyEvent], seconds: int) -> float:
         - ended[np.searchsorted(lasts[by_last], opens, side="left")]
     )
     at = opens[int(sums.argmax())]
-    return spent([e for e in events if e.last >= at and e.first <= at + seconds - 1])
+    return loss_of([e for e in events if e.last >= at and e.first <= at + seconds - 1])
 
 
 def exported(state: LedgerState, windows: Sequence[int]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def exported(state: LedgerState, windows: Sequence[int]) -> dict[str, Any]:
         "head": state.head.digest,
         "unit": "one home",
         "neighbouring_relation": NEIGHBOURS,
-        "epsilon": _finite(spent(events)),
+        "epsilon": _finite(loss_of(events)),
         "windows": [
             {"window_s": seconds, "epsilon": _finite(spent_in(events, seconds))}
             for seconds in sorted({*windows, *promised})
