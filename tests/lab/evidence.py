@@ -8,20 +8,20 @@ from hushgrid.lab.evidence import (
     Contents,
     CutFigures,
     Estimate,
-    Evidence,
     Kind,
     OtherPrice,
+    PlayedTerms,
     PromiseFigures,
     Recommended,
+    ReplayEvidence,
     SourceFile,
-    Terms,
     WeekOfPrices,
 )
 
 WINDOWS = (None, "P1D", "P7D", "P14D")
 
 
-def evidence(kind: Kind = "private") -> Evidence:
+def evidence(kind: Kind = "private") -> ReplayEvidence:
     """Figures of the form and size of a real run."""
     files = () if kind == "synthetic" else (SourceFile("homes.csv", "ab" * 32, "lcl"),)
     bills = Bills(-0.01, 0.0, 0.02, 0.05, 0.001)
@@ -44,13 +44,13 @@ def evidence(kind: Kind = "private") -> Evidence:
         for window in WINDOWS
         for epsilon in (0.5, 1.0, 2.0)
     )
-    return Evidence(
+    return ReplayEvidence(
         kind=kind,
         found=Contents(
             files, 1800, 100, {"gaps": 2}, 365, 275, "2013-01-01", "2013-12-31", 0.04,
             "Europe/London", 3600.0, ("Values are kWh, as the header says.",),
         ),
-        terms=Terms(
+        terms=PlayedTerms(
             7500, "15 kW, as nothing was given", 3300.0, "published", "linear",
             "scaled to the load", 0.1, 62.5, "", 2, 1,
         ),

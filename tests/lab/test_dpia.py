@@ -13,8 +13,8 @@ from hushgrid.audit.certificate import certify
 from hushgrid.lab.evidence import (
     KEPT_PRIVATE,
     MAY_BE_PUBLISHED,
-    Evidence,
     Recommended,
+    ReplayEvidence,
     SourceFile,
 )
 from hushgrid.mechanism.policy import Policy, assumptions
@@ -127,7 +127,7 @@ def test_a_refused_promise_says_why() -> None:
     assert "refused: too few homes" in section(dpia_text(replace(figures, promises=refused)), 2)
 
 
-def named(name: str) -> Evidence:
+def named(name: str) -> ReplayEvidence:
     figures = evidence()
     file = SourceFile(name, "cd" * 32, "by its columns")
     return replace(figures, found=replace(figures.found, files=(file,)))

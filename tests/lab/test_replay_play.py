@@ -15,7 +15,7 @@ from hushgrid.files.layouts import read_homes
 from hushgrid.lab.bench import AHEAD, FLAT, ROLLING_MEAN, TIME_OF_USE, YESTERDAY
 from hushgrid.lab.comparison import compare
 from hushgrid.lab.datasets import Real, Recorded, real_days
-from hushgrid.lab.findings import Judged, price_figures, promise_figures
+from hushgrid.lab.findings import JudgedDays, price_figures, promise_figures
 from hushgrid.lab.methods import BOUND
 from hushgrid.lab.replay import (
     LAST_WEEK,
@@ -88,7 +88,7 @@ def test_errors_are_those_of_compare_to_the_digit(window: str | None) -> None:
     days = len(source().date)
     terms = ReplayPromise(window, 1.0).terms(STEP)
     same = compare(source(), terms, days=days, seed=5, methods=(BOUND,), draws=DRAWS)
-    now, ahead = promise_figures(Judged.of(source()), played(window))
+    now, ahead = promise_figures(JudgedDays.of(source()), played(window))
     for figures, summary in ((now, same.summary("bound", "estimated", "rmsre")),
                              (ahead, same.ahead("bound"))):  # fmt: skip
         assert figures.error is not None
@@ -99,10 +99,10 @@ def test_errors_are_those_of_compare_to_the_digit(window: str | None) -> None:
     assert now.waste.mean == waste.mean
     others = play_others(source())
     for name in (FLAT, TIME_OF_USE, YESTERDAY, ROLLING_MEAN):
-        error = price_figures(Judged.of(source()), [others[name]], ahead=False).error
+        error = price_figures(JudgedDays.of(source()), [others[name]], ahead=False).error
         assert error is not None
         assert error.mean == same.summary(name, "estimated", "rmsre").mean
-    listed = price_figures(Judged.of(source()), [others[ROLLING_MEAN]], ahead=True).error
+    listed = price_figures(JudgedDays.of(source()), [others[ROLLING_MEAN]], ahead=True).error
     expected = [row[ROLLING_MEAN][AHEAD][1] for row in same.rows if AHEAD in row[ROLLING_MEAN]]
     assert listed is not None
     assert listed.mean == np.mean(expected)
@@ -110,7 +110,7 @@ def test_errors_are_those_of_compare_to_the_digit(window: str | None) -> None:
 
 def test_exact_prices_are_exact_and_last_week_is_last_week() -> None:
     others = play_others(source())
-    judged = Judged.of(source())
+    judged = JudgedDays.of(source())
     exact = price_figures(judged, [others["exact"]], ahead=False)
     assert exact.error is not None
     assert exact.error.mean == 0
@@ -132,7 +132,7 @@ def test_a_price_that_tells_nothing_is_compared_with_what_the_filter_starts_from
 
 
 def test_longer_windows_have_more_noise_and_bills_are_of_all_homes() -> None:
-    judged = Judged.of(source())
+    judged = JudgedDays.of(source())
     scales = []
     for window in (None, "P7D"):
         figures, _ = promise_figures(judged, played(window))
@@ -144,7 +144,7 @@ def test_longer_windows_have_more_noise_and_bills_are_of_all_homes() -> None:
 
 
 def test_bills_are_those_of_a_plain_sum() -> None:
-    judged = Judged.of(source())
+    judged = JudgedDays.of(source())
     one = played("P7D")
     figures, _ = promise_figures(judged, one)
     tariff = judged.tariff
@@ -167,14 +167,14 @@ def test_readings_are_cut_at_the_bound_of_each_home() -> None:
     bounds = [300] * 10 + [BOUND_WH] * (HOMES - 10)
     own = source_of(real(), bound=bounds, usual=USUAL, train=7)
     assert own.scenarios[0].zone.bound.tolist() == [BOUND_WH] * HOMES
-    kwh = Judged.of(own).kwh
+    kwh = JudgedDays.of(own).kwh
     assert kwh[:, :10].max() <= 0.3
-    assert (kwh[:, 10:] == Judged.of(source()).kwh[:, 10:]).mean() > 0.99  # gaps are filled
+    assert (kwh[:, 10:] == JudgedDays.of(source()).kwh[:, 10:]).mean() > 0.99  # gaps are filled
 
 
 def test_a_tariff_of_the_zone_is_taken() -> None:
     mine = source_of(real(), bound=BOUND_WH, usual=USUAL, train=7, tariff=Tariff(2.0, 9.0))
-    assert Judged.of(mine).tariff == Tariff(2.0, 9.0)
+    assert JudgedDays.of(mine).tariff == Tariff(2.0, 9.0)
 
 
 def test_there_are_twelve_promises_and_four_in_a_hurry() -> None:

@@ -11,9 +11,9 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from hushgrid.files.layouts import Homes
+    from hushgrid.files.layouts import HomesRead
     from hushgrid.lab.datasets import Real, Recorded
-    from hushgrid.lab.evidence import Contents, Evidence, Terms
+    from hushgrid.lab.evidence import Contents, PlayedTerms, ReplayEvidence
     from hushgrid.lab.replay import Played, ReplayPromise
     from hushgrid.model.zone import Tariff
 
@@ -234,9 +234,9 @@ def _run(
     setting: _Setting,
     out: Path,
     kind: Literal["private", "synthetic"],
-) -> Evidence:
+) -> ReplayEvidence:
     """Play all promises on some homes, and conclude."""
-    from hushgrid.lab.findings import Judged, evidence_from
+    from hushgrid.lab.findings import JudgedDays, evidence_from
     from hushgrid.lab.replay import play_others, promises, source_of
 
     with common.progress("learning from the first days", None):
@@ -253,20 +253,20 @@ def _run(
     with common.progress("other prices, days", len(source.date)) as tick:
         others = play_others(source, tick=tick)
     with common.progress("bills and attacks, promises", 2 * len(chosen) + 1) as tick:
+        judged, terms = JudgedDays.of(source), _terms(source, setting)
         return evidence_from(
-            kind, contents(len(source.date)), _terms(source, setting), Judged.of(source), played,
-            others, wh, tick=tick,
-        )  # fmt: skip
+            kind, contents(len(source.date)), terms, judged, played, others, wh, tick=tick
+        )
 
 
-def _terms(source: Recorded, setting: _Setting) -> Terms:
-    from hushgrid.lab.evidence import Terms
+def _terms(source: Recorded, setting: _Setting) -> PlayedTerms:
+    from hushgrid.lab.evidence import PlayedTerms
 
     tariff = source.scenarios[0].tariff
     words = f"{tariff.alpha:.4g} for each kWh of load in the interval, and {tariff.beta:g}"
     if tariff.curve is not None:
         words = "a curve of prices by load"
-    return Terms(
+    return PlayedTerms(
         _largest(setting.bound), setting.bound_from, setting.usual, setting.usual_from, words,
         setting.tariff_from, tariff.alpha, tariff.beta, "", setting.draws, setting.seed,
     )  # fmt: skip
@@ -392,14 +392,15 @@ def _stored(path: Path, promise: ReplayPromise) -> Played | None:
 
     import numpy as np
 
-    from hushgrid.lab.replay import Played, Published
+    from hushgrid.lab.replay import Played, PublishedLoads
 
     try:
         with np.load(path, allow_pickle=False) as file:
             draws = sum(name.startswith("estimated_") for name in file)
+            years = [PublishedLoads(file[f"estimated_{k}"], file[f"ahead_{k}"])
+                     for k in range(draws)]  # fmt: skip
             return Played(
-                promise,
-                tuple(Published(file[f"estimated_{k}"], file[f"ahead_{k}"]) for k in range(draws)),
+                promise, tuple(years),
                 file["cut_at"], tuple(file["lengths"].tolist()), file["scale"],
                 str(file["refusal"]),
             )  # fmt: skip
@@ -410,7 +411,7 @@ def _stored(path: Path, promise: ReplayPromise) -> Played | None:
 # ---- what is said of the files
 
 
-def _contents(homes: Homes, real: Real, judged: int, left_out: Mapping[str, int]) -> Contents:
+def _contents(homes: HomesRead, real: Real, judged: int, left_out: Mapping[str, int]) -> Contents:
     from hushgrid.lab.conclusions import mean_use
     from hushgrid.lab.evidence import Contents, SourceFile
     from hushgrid.lab.replay import calendar_days
@@ -424,7 +425,7 @@ def _contents(homes: Homes, real: Real, judged: int, left_out: Mapping[str, int]
     )  # fmt: skip
 
 
-def _notes(homes: Homes, real: Real) -> tuple[str, ...]:
+def _notes(homes: HomesRead, real: Real) -> tuple[str, ...]:
     span = int(real.date[-1] - real.date[0]) + 1
     gone = span - len(real.date)
     notes = [*homes.notes]
@@ -478,13 +479,13 @@ def _rows(real: Real) -> Any:
 # ---- what is written
 
 
-def _json(evidence: Evidence) -> dict[str, Any]:
+def _json(evidence: ReplayEvidence) -> dict[str, Any]:
     from hushgrid.lab.evidence import evidence_json
 
     return evidence_json(evidence)
 
 
-def _write(evidence: Evidence, out: Path, time_zone: str, tariff: Path | None) -> list[Path]:
+def _write(evidence: ReplayEvidence, out: Path, time_zone: str, tariff: Path | None) -> list[Path]:
     """The page, the figures, and a service file where terms are recommended; for the owner."""
     from hushgrid.files.results import json_text, write_text
     from hushgrid.report.replay import replay_page
@@ -502,7 +503,7 @@ def _write(evidence: Evidence, out: Path, time_zone: str, tariff: Path | None) -
     return paths
 
 
-def _service_file(evidence: Evidence, time_zone: str, tariff: Path | None) -> str:
+def _service_file(evidence: ReplayEvidence, time_zone: str, tariff: Path | None) -> str:
     """A service file of the recommended terms, with what could be written without the readings."""
     import re
     from datetime import UTC, datetime

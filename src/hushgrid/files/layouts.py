@@ -506,7 +506,7 @@ class FileRead(NamedTuple):
     layout: Layout
 
 
-class Homes(NamedTuple):
+class HomesRead(NamedTuple):
     """Homes of one or more files.
 
     Attributes:
@@ -530,7 +530,7 @@ def read_homes(
     seconds: int | None = None,
     unit: Unit | None = None,
     watch: Watch | None = None,
-) -> Homes:
+) -> HomesRead:
     """Read files of any layout, and say what was taken.
 
     Args:
@@ -567,7 +567,7 @@ def read_homes(
     notes = list(dict.fromkeys(note for layout in layouts for note in layout.notes))
     notes += _counted(parsed, histories)
     reads = map(FileRead, files, digests, layouts)
-    return Homes(histories, tuple(reads), zone, tuple(notes))
+    return HomesRead(histories, tuple(reads), zone, tuple(notes))
 
 
 def _sha256(path: Path) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats
 from hushgrid.errors import IntakeError
-from hushgrid.lab.evidence import Contents, Terms
+from hushgrid.lab.evidence import Contents, PlayedTerms
 from hushgrid.learning.histories import MOST_W, Histories, ailments
 
 FEW_HOMES, FEW_DAYS, MUCH_MISSING, MOST_MISSING = 50, 60, 0.10, 0.30
@@ -58,7 +58,7 @@ def too_large(histories: Histories) -> Bools:
     return np.asarray((watts.mean(axis=1) > _MEAN_W) | (np.quantile(watts, 0.999, axis=1) > MOST_W))
 
 
-def assumptions(terms: Terms, contents: Contents) -> tuple[str, ...]:
+def assumptions(terms: PlayedTerms, contents: Contents) -> tuple[str, ...]:
     """What the figures assume.
 
     Args:
@@ -94,7 +94,7 @@ def assumptions(terms: Terms, contents: Contents) -> tuple[str, ...]:
     )
 
 
-def limits(contents: Contents, terms: Terms) -> tuple[str, ...]:
+def limits(contents: Contents, terms: PlayedTerms) -> tuple[str, ...]:
     """What cannot be concluded.
 
     Args:

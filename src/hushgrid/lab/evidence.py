@@ -242,7 +242,7 @@ class WeekOfPrices:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlayedTerms:
     """What was played: all of it is public, or is stated where it is not.
 
     Attributes:
@@ -292,7 +292,7 @@ class Recommended:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ReplayEvidence:
     """All figures of one replay.
 
     Attributes:
@@ -311,7 +311,7 @@ class Evidence:
 
     kind: Kind
     found: Contents
-    terms: Terms
+    terms: PlayedTerms
     promises: tuple[PromiseFigures, ...]
     others: tuple[OtherPrice, ...]
     weeks: tuple[WeekOfPrices, ...]
@@ -327,7 +327,7 @@ class Evidence:
         return KEPT_PRIVATE if self.kind == "private" else MAY_BE_PUBLISHED
 
 
-def evidence_json(evidence: Evidence) -> dict[str, Any]:
+def evidence_json(evidence: ReplayEvidence) -> dict[str, Any]:
     """The figures as plain mappings, lists and numbers.
 
     Args:
@@ -338,11 +338,11 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
     """
     from pydantic import TypeAdapter
 
-    values = TypeAdapter(Evidence).dump_python(evidence, mode="json")
+    values = TypeAdapter(ReplayEvidence).dump_python(evidence, mode="json")
     return {"notice": evidence.notice, **values}
 
 
-def evidence_of(values: Mapping[str, Any]) -> Evidence:
+def evidence_of(values: Mapping[str, Any]) -> ReplayEvidence:
     """The figures of `evidence_json`, checked.
 
     Args:
@@ -359,7 +359,7 @@ def evidence_of(values: Mapping[str, Any]) -> Evidence:
     from hushgrid.errors import ModelError
 
     try:
-        return TypeAdapter(Evidence).validate_python(
+        return TypeAdapter(ReplayEvidence).validate_python(
             {key: value for key, value in values.items() if key != "notice"}
         )
     except ValidationError as error:

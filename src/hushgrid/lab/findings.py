@@ -24,13 +24,13 @@ from hushgrid.lab.evidence import (
     Contents,
     CutFigures,
     Estimate,
-    Evidence,
     Kind,
     OtherPrice,
+    PlayedTerms,
     PriceFigures,
     PromiseFigures,
     Recommended,
-    Terms,
+    ReplayEvidence,
     WeekOfPrices,
 )
 from hushgrid.lab.replay import (
@@ -40,7 +40,7 @@ from hushgrid.lab.replay import (
     UNREAD,
     WORDS,
     Played,
-    Published,
+    PublishedLoads,
     calendar_days,
 )
 from hushgrid.model.zone import Tariff, optimal_rate, public_rate, relative_to
@@ -69,7 +69,7 @@ _EVENING = (18, 22)  # [h]
 _STANDBY = 0.05
 
 
-class Judged(NamedTuple):
+class JudgedDays(NamedTuple):
     """The days that prices are judged on.
 
     Attributes:
@@ -87,7 +87,7 @@ class Judged(NamedTuple):
     dearest: Bools
 
     @classmethod
-    def of(cls, source: Recorded) -> Judged:
+    def of(cls, source: Recorded) -> JudgedDays:
         """The days of a source."""
         days = [source.day(number).readings for number in range(len(source.date))]
         readings = np.array(days, np.float64)
@@ -125,7 +125,9 @@ def rates_of(loads: Floats, tariff: Tariff) -> Floats:
 # ---- prices
 
 
-def price_figures(judged: Judged, draws: Sequence[Published], *, ahead: bool) -> PriceFigures:
+def price_figures(
+    judged: JudgedDays, draws: Sequence[PublishedLoads], *, ahead: bool
+) -> PriceFigures:
     """Errors, bills and peaks of one kind of price.
 
     Args:
@@ -164,7 +166,7 @@ def price_figures(judged: Judged, draws: Sequence[Published], *, ahead: bool) ->
     )
 
 
-def _shifted(judged: Judged, published: Published) -> Floats:
+def _shifted(judged: JudgedDays, published: PublishedLoads) -> Floats:
     """(days, T): loads of lists, on the days that they are for; NaN where there is none."""
     out = np.full_like(judged.loads, np.nan)
     for number in range(len(out) - 1):
@@ -173,7 +175,7 @@ def _shifted(judged: Judged, published: Published) -> Floats:
     return out
 
 
-def _errors(loads: Floats, judged: Judged, number: int) -> list[float]:
+def _errors(loads: Floats, judged: JudgedDays, number: int) -> list[float]:
     return errors(loads, judged.source.day(number).load, judged.tariff)
 
 
@@ -191,7 +193,7 @@ def _hits(rates: Floats, dearest: Bools) -> float:
     return float(dearest.ravel()[chosen].mean())
 
 
-def promise_figures(judged: Judged, played: Played) -> tuple[PromiseFigures, PromiseFigures]:
+def promise_figures(judged: JudgedDays, played: Played) -> tuple[PromiseFigures, PromiseFigures]:
     """The figures of one promise, in real time and a day ahead.
 
     Args:
@@ -215,7 +217,9 @@ def promise_figures(judged: Judged, played: Played) -> tuple[PromiseFigures, Pro
     return of(False), of(True)
 
 
-def other_prices(judged: Judged, published: Mapping[str, Published]) -> tuple[OtherPrice, ...]:
+def other_prices(
+    judged: JudgedDays, published: Mapping[str, PublishedLoads]
+) -> tuple[OtherPrice, ...]:
     """The figures of prices without noise.
 
     Args:
@@ -250,7 +254,7 @@ def other_prices(judged: Judged, published: Mapping[str, Published]) -> tuple[Ot
 
 
 def attacks(
-    judged: Judged,
+    judged: JudgedDays,
     played: Sequence[Played],
     wh: Floats,
     *,
@@ -316,7 +320,7 @@ def _attack_figures(secret: Any, year: Played | None, results: Sequence[Absence]
     )
 
 
-def _evenings(judged: Judged, reach: float) -> Floats:
+def _evenings(judged: JudgedDays, reach: float) -> Floats:
     """(homes,): usual use of an interval of an evening above standby, ascending [Wh]."""
     horizon = judged.source.horizon
     wh = 1000 * judged.kwh.reshape(-1, horizon, judged.kwh.shape[1])
@@ -330,7 +334,7 @@ def _evenings(judged: Judged, reach: float) -> Floats:
 # ---- cuts
 
 
-def cut_figures(judged: Judged, played: Played) -> tuple[CutFigures, ...]:
+def cut_figures(judged: JudgedDays, played: Played) -> tuple[CutFigures, ...]:
     """Readings above the clamp, in classes of homes by their use.
 
     Args:
@@ -368,7 +372,7 @@ def cut_figures(judged: Judged, played: Played) -> tuple[CutFigures, ...]:
 # ---- weeks
 
 
-def weeks(judged: Judged, played: Played) -> tuple[WeekOfPrices, ...]:
+def weeks(judged: JudgedDays, played: Played) -> tuple[WeekOfPrices, ...]:
     """A usual and the worst week of prices, exact and private, of the first draw.
 
     Args:
@@ -522,14 +526,14 @@ def _share(value: float) -> str:
 def evidence_from(
     kind: Kind,
     contents: Contents,
-    terms: Terms,
-    judged: Judged,
+    terms: PlayedTerms,
+    judged: JudgedDays,
     played: Sequence[Played],
-    others: Mapping[str, Published],
+    others: Mapping[str, PublishedLoads],
     wh: Floats,
     *,
     tick: Callable[[], Any] = lambda: None,
-) -> Evidence:
+) -> ReplayEvidence:
     """All figures of a replay.
 
     Args:
@@ -558,7 +562,7 @@ def evidence_from(
         for year in played
         if year.draws and (year.promise.window, year.promise.epsilon) == wanted
     ]
-    return Evidence(
+    return ReplayEvidence(
         kind=kind,
         found=contents,
         terms=terms,

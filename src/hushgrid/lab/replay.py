@@ -150,7 +150,7 @@ def source_of(
     return source.with_usual(1000 * usual / (365 * source.horizon))
 
 
-class Published(NamedTuple):
+class PublishedLoads(NamedTuple):
     """Loads behind the prices of a period.
 
     Attributes:
@@ -178,7 +178,7 @@ class Played:
     """
 
     promise: ReplayPromise
-    draws: tuple[Published, ...]
+    draws: tuple[PublishedLoads, ...]
     cut_at: Ints
     lengths: tuple[int, ...]
     scale: Floats
@@ -230,7 +230,7 @@ def play(
 
 def _follow(
     bench: Bench, name: str, days: int, tick: Callable[[], Any]
-) -> tuple[Published, Outcome]:
+) -> tuple[PublishedLoads, Outcome]:
     """All days of one method, in order, and the first day's outcome."""
     horizon, outcomes = bench.source.horizon, list[Outcome]()
     estimated, ahead = np.empty((days, horizon)), np.full((days, horizon), np.nan)
@@ -241,12 +241,12 @@ def _follow(
         if day.ahead is not None:
             ahead[number] = day.ahead
         tick()
-    return Published(estimated, ahead), outcomes[0]
+    return PublishedLoads(estimated, ahead), outcomes[0]
 
 
 def play_others(
     source: Recorded, *, tick: Callable[[], Any] = lambda: None
-) -> dict[str, Published]:
+) -> dict[str, PublishedLoads]:
     """The same days by prices without noise, with no promise or without readings.
 
     Args:
@@ -262,7 +262,7 @@ def play_others(
     days, homes = len(source.date), source.scenarios[0].zone.n_houses
     followed, _ = _follow(bench, EXACT, days, tick)
     loads = np.array([source.day(number).load for number in range(days)], np.float64)
-    out = {EXACT: Published(loads, followed.ahead)}
+    out = {EXACT: PublishedLoads(loads, followed.ahead)}
     parts = (source,) if source.before is None else (source.before, source)
     all_loads = np.array(
         [part.day(number).load for part in parts for number in range(len(part.date))], np.float64
@@ -284,7 +284,7 @@ def play_others(
     unread = np.array([starts[source.is_weekend(number)] for number in range(days)])
     plain = {LAST_WEEK: week, PUBLIC_SHAPE: shape, UNREAD: unread}
     pairs = {name: (loads, _listed(source, loads)) for name, loads in plain.items()}
-    return out | {name: Published(*pair) for name, pair in (lists | pairs).items()}
+    return out | {name: PublishedLoads(*pair) for name, pair in (lists | pairs).items()}
 
 
 def _listed(source: Recorded, loads: Floats) -> Floats:

@@ -17,10 +17,10 @@ from hushgrid.lab.evidence import (
     AttackFigures,
     Bills,
     Estimate,
-    Evidence,
     OtherPrice,
     PriceFigures,
     PromiseFigures,
+    ReplayEvidence,
 )
 from hushgrid.mechanism.policy import Blocks, Even, Policy, assumptions
 from hushgrid.report.promise import home_words, promise_sentence
@@ -57,7 +57,7 @@ _REMAINING = (
 )
 
 
-def dpia_text(evidence: Evidence) -> str:
+def dpia_text(evidence: ReplayEvidence) -> str:
     """The assessment as Markdown.
 
     Args:
@@ -102,7 +102,7 @@ class _Chosen(NamedTuple):
     window: str  # in words
 
 
-def _content(evidence: Evidence) -> dict[str, Any]:
+def _content(evidence: ReplayEvidence) -> dict[str, Any]:
     """Everything that the template uses."""
     advice = _chosen(evidence)
     found = evidence.found
@@ -144,7 +144,7 @@ def _content(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _chosen(evidence: Evidence) -> _Chosen | None:
+def _chosen(evidence: ReplayEvidence) -> _Chosen | None:
     """The recommended promise; None where none is recommended."""
     terms = evidence.recommended
     key = (terms.secret, terms.window, terms.epsilon)
@@ -183,7 +183,7 @@ def _plain(text: str) -> str:
 # ---- section 1
 
 
-def _limit(evidence: Evidence, advice: _Chosen | None) -> str:
+def _limit(evidence: ReplayEvidence, advice: _Chosen | None) -> str:
     if advice is None or not advice.figures.clamp:
         return f"the limit of the home's contract ({evidence.terms.bound} Wh)"
     return f"a public clamp of {advice.figures.clamp} Wh"
@@ -197,7 +197,7 @@ def _noise(advice: _Chosen | None) -> str:
     return f"at a scale of {figures.scale:.0f} Wh{lasts}"
 
 
-def _sources(evidence: Evidence) -> Iterator[str]:
+def _sources(evidence: ReplayEvidence) -> Iterator[str]:
     found, terms = evidence.found, evidence.terms
     if evidence.kind == "synthetic":
         yield "Synthetic homes, made from public statistics alone; no meter was read."
@@ -221,7 +221,7 @@ def _sources(evidence: Evidence) -> Iterator[str]:
 # ---- section 2
 
 
-def _necessity(evidence: Evidence, advice: _Chosen | None) -> str:
+def _necessity(evidence: ReplayEvidence, advice: _Chosen | None) -> str:
     """Whether readings are needed for the purpose, by the figures."""
     free = [
         price.error.mean
@@ -249,7 +249,7 @@ def _necessity(evidence: Evidence, advice: _Chosen | None) -> str:
     )
 
 
-def _prices(evidence: Evidence, advice: _Chosen | None) -> Iterator[list[str]]:
+def _prices(evidence: ReplayEvidence, advice: _Chosen | None) -> Iterator[list[str]]:
     if advice is not None:
         yield _price_row(
             f"**recommended: {_promise_words(advice.figures)}**",
@@ -289,7 +289,7 @@ def _bills(bills: Bills | None) -> str:
     return _NONE if bills is None else f"{bills.q05:+.2%} to {bills.q95:+.2%}"
 
 
-def _ladder(evidence: Evidence) -> Iterator[list[str]]:
+def _ladder(evidence: ReplayEvidence) -> Iterator[list[str]]:
     """What each promise costs, a row for each secret and window."""
     now = [promise for promise in evidence.promises if not promise.ahead]
     for secret, window in dict.fromkeys((p.secret, p.window) for p in now):
@@ -307,12 +307,12 @@ def _step(promise: PromiseFigures | None) -> str:
 # ---- sections 3 and 5
 
 
-def _exact(evidence: Evidence, secret: str) -> AttackFigures | None:
+def _exact(evidence: ReplayEvidence, secret: str) -> AttackFigures | None:
     rows = evidence.attacks.get(secret, ())
     return next((row for row in rows if row.epsilon is None), None)
 
 
-def _risks(evidence: Evidence) -> Iterator[list[str]]:
+def _risks(evidence: ReplayEvidence) -> Iterator[list[str]]:
     absence, occupancy = _exact(evidence, "absence"), _exact(evidence, "occupancy")
     yield [
         "strangers learn that a home stands empty for days",
@@ -343,7 +343,7 @@ def _risks(evidence: Evidence) -> Iterator[list[str]]:
     ]
 
 
-def _residual(evidence: Evidence, advice: _Chosen | None) -> str:
+def _residual(evidence: ReplayEvidence, advice: _Chosen | None) -> str:
     if advice is None:
         return (
             "With prices that use no reading, nothing of a home is in a price. What remains are the"
@@ -386,7 +386,7 @@ def _attack_row(row: AttackFigures) -> list[str]:
     ]
 
 
-def _cuts(evidence: Evidence, advice: _Chosen | None) -> Iterator[list[str]]:
+def _cuts(evidence: ReplayEvidence, advice: _Chosen | None) -> Iterator[list[str]]:
     if advice is None:
         return
     key = (

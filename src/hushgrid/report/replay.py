@@ -11,10 +11,10 @@ from hushgrid.lab.evidence import (
     AttackFigures,
     CutFigures,
     Estimate,
-    Evidence,
     OtherPrice,
     PriceFigures,
     PromiseFigures,
+    ReplayEvidence,
     WeekOfPrices,
 )
 from hushgrid.lab.replay import WORDS
@@ -35,7 +35,7 @@ _FEW_ROWS = 1.0  # ε of the rows of charts that show one
 Rows = list[tuple[str, ...]]
 
 
-def replay_page(evidence: Evidence) -> str:
+def replay_page(evidence: ReplayEvidence) -> str:
     """The page that decides.
 
     Args:
@@ -47,7 +47,7 @@ def replay_page(evidence: Evidence) -> str:
     return render("replay.html", **page_values(evidence))
 
 
-def page_values(evidence: Evidence) -> dict[str, Any]:
+def page_values(evidence: ReplayEvidence) -> dict[str, Any]:
     """What the page shows: texts, tables as rows of cells with the head first, and charts.
 
     Args:
@@ -88,7 +88,7 @@ def page_values(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def recommended_words(evidence: Evidence) -> str:
+def recommended_words(evidence: ReplayEvidence) -> str:
     """The recommended terms in words.
 
     Args:
@@ -107,7 +107,7 @@ def recommended_words(evidence: Evidence) -> str:
     )
 
 
-def contents_rows(evidence: Evidence) -> Rows:
+def contents_rows(evidence: ReplayEvidence) -> Rows:
     """What was read, and what was played.
 
     Args:
@@ -136,7 +136,7 @@ def contents_rows(evidence: Evidence) -> Rows:
 # ---- tables
 
 
-def error_rows(evidence: Evidence) -> Rows:
+def error_rows(evidence: ReplayEvidence) -> Rows:
     """Error of every promise, in real time and a day ahead.
 
     Args:
@@ -162,7 +162,7 @@ def error_rows(evidence: Evidence) -> Rows:
     return rows
 
 
-def other_rows(evidence: Evidence) -> Rows:
+def other_rows(evidence: ReplayEvidence) -> Rows:
     """Error of the prices that promises are compared with.
 
     Args:
@@ -189,7 +189,7 @@ def other_rows(evidence: Evidence) -> Rows:
     return rows
 
 
-def bill_rows(evidence: Evidence) -> Rows:
+def bill_rows(evidence: ReplayEvidence) -> Rows:
     """Changes of bills, in real time.
 
     Args:
@@ -216,7 +216,7 @@ def bill_rows(evidence: Evidence) -> Rows:
     return rows
 
 
-def peak_rows(evidence: Evidence) -> Rows:
+def peak_rows(evidence: ReplayEvidence) -> Rows:
     """Errors where it matters most, and what they cost.
 
     Args:
@@ -286,7 +286,7 @@ def cut_rows(cuts: Sequence[CutFigures]) -> Rows:
     return rows
 
 
-def _priced(evidence: Evidence) -> list[tuple[str, PriceFigures]]:
+def _priced(evidence: ReplayEvidence) -> list[tuple[str, PriceFigures]]:
     """Prices in real time by name: promises, then others but the exact one."""
     promises: list[tuple[str, PriceFigures]] = [
         (_promise(figure), figure) for figure in evidence.promises if not figure.ahead
@@ -321,7 +321,7 @@ def _amount(value: float) -> str:
 # ---- charts
 
 
-def _draw_errors(axes: Axes, evidence: Evidence) -> None:
+def _draw_errors(axes: Axes, evidence: ReplayEvidence) -> None:
     """A row a price: private ones blue, those that give past days away orange, others grey."""
     rows = [
         (_promise(figure), figure.error, _SHADES.get(figure.epsilon, BLUE))
@@ -348,7 +348,7 @@ def _label(axes: Axes, text: str) -> None:
     axes.tick_params(axis="x", labelsize=8)
 
 
-def _draw_bills(axes: Axes, evidence: Evidence) -> None:
+def _draw_bills(axes: Axes, evidence: ReplayEvidence) -> None:
     names = []
     for place, (name, figure) in enumerate(_priced(evidence)):
         names.append(name)
@@ -415,7 +415,7 @@ def _attack_chart(figures: Sequence[AttackFigures]) -> str | None:
 # ---- terminal
 
 
-def replay_prose(evidence: Evidence) -> str:
+def replay_prose(evidence: ReplayEvidence) -> str:
     """The figures for a terminal.
 
     Args:
