@@ -41,7 +41,7 @@ for panel, (name, evidence) in zip(axes, figures.items(), strict=True):
         panel.plot([100 * end for end in error["ci95"]], [-place, -place], color=color)
         panel.plot([100 * error["mean"]], [-place], "o", color=color)
     panel.set_yticks(range(0, -len(rows), -1), [label for label, *_ in rows], fontsize=8)
-    panel.set(xlabel="price is off by, %", title=name, xlim=(0, None))
+    panel.set(xlabel="price is off by, %", ylabel="price", title=name, xlim=(0, None))
     panel.grid(alpha=0.3)
 plt.show()
 
