@@ -66,7 +66,7 @@ def test_a_batch_that_is_killed_loses_and_repeats_nothing(
     shutil.copy(whole.key, made)
     process = get_context("spawn").Process(target=run_until, args=(made, rows, commit))
     process.start()
-    process.join(120)
+    process.join(600)
     assert process.exitcode in ((0, 9) if SOAK else (9,))
     again = deployment(made, ZONE)
     run(again, rows)
