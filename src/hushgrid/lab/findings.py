@@ -463,8 +463,9 @@ def recommended(
             None, None, None, False,
             (
                 f"{least}{reach}",
-                f"For {homes} homes, prices from meters do not pay at ε = 1 or less: publish the"
-                " price without readings, or make one zone of several.",
+                f"For {homes} homes no promise about a window at ε = 1 or less makes a price from"
+                f" meters {1 - GAIN:.0%} better than that, which is asked here for their use:"
+                " publish the price without readings, or make one zone of several.",
                 *_of_intervals(figures),
             ),
         )  # fmt: skip
