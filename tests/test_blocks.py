@@ -163,7 +163,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "security.md": {"sh": ["test_docs.py::test_access_guide_by_hand"]},
     "stores.md": {"python": [GUIDES]},
-    "why-not.md": {"indented": ["lab/test_real_zones.py"]},
+    "why-not.md": {"indented": ["lab/test_real_zones.py", "lab/test_replay_cli.py"]},
 }
 
 

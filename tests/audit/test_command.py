@@ -180,7 +180,7 @@ def test_an_export_and_its_terms(
     code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
     values = json.loads(out)
     (found,) = [check for check in values["checks"] if check["id"] == "terms"]
-    assert (code, found["status"], found["first_bad"]) == (1, "failed", 3)
+    assert (code, found["status"], found["first_bad"]) == (1, "failed", 4)
 
 
 BAD = {

@@ -86,7 +86,7 @@ def test_other_tables_are_read_by_the_name_of_their_mapping() -> None:
 def test_a_mapping_of_the_service_file_is_used_by_its_name(tmp_path: Path) -> None:
     """The blocks of the guide, as they are written there; the description names it as well."""
     guide = (Path(__file__).parents[3] / "docs" / "meter-data.md").read_text()
-    own, _, named, *_ = re.findall(r"```toml\n(.*?)```", guide, re.S)
+    own, named, *_ = re.findall(r"```toml\n(.*?)```", guide, re.S)
     (tmp_path / "acme.toml").write_text(own)
     (tmp_path / "service.toml").write_text(f"{example(START - START % 900)}\n{named}")
     face = Face(mappings=load_deployment(tmp_path / "service.toml").mappings)
