@@ -6,6 +6,7 @@ import os
 import shutil
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +16,9 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.batch import run as batch
 from hushgrid.operate.batch.engines import engine_at
+from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.writer import Ledger
+from hushgrid.stores.meters import MeterStore
 from tests.curator.setups import BEGINS, service
 from tests.curator.worlds import deployment
 from tests.examples import SOAK
@@ -71,3 +75,28 @@ def test_a_batch_that_is_killed_loses_and_repeats_nothing(
     again = deployment(made, ZONE)
     run(again, rows)
     assert lines(again, ZONE.id) == lines(whole, ZONE.id)
+
+
+def test_records_are_durable_before_the_size_of_a_noise_is_drawn_or_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a kill between would leave an M that is gone for a block that is published again."""
+    made = deployment(tmp_path, ZONE)
+    write(tmp_path / "rows" / "a.parquet", rows_of(ZONE, 16))
+    appended, looks = [0], list[int]()
+    append, erase = Ledger.append, MeterStore.erase_noise
+
+    def count(ledger: Ledger, *args: Any) -> Record:
+        record = append(ledger, *args)
+        appended[0] = record.seq
+        return record
+
+    def look(meters: MeterStore, *args: Any, **named: Any) -> None:
+        looks.append(appended[0])
+        assert len(lines(made, ZONE.id)) >= appended[0]
+        erase(meters, *args, **named)
+
+    monkeypatch.setattr(Ledger, "append", count)
+    monkeypatch.setattr(MeterStore, "erase_noise", look)
+    run(made, tmp_path / "rows")
+    assert len({*looks}) >= 4, "blocks end within what is recorded together"
