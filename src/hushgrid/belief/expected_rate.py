@@ -1,29 +1,25 @@
 """The price of a load that is not known: the mean of a curved rate over what the load may be.
 
-For a rate f with floor and cap E f(Z) = f(low) + the integral of f'(z) Pr[Z >= z] + the jumps of f,
-each times Pr[Z >= z] there. It rises with the load: a law that is shifted upwards has no lower
-price. Forecasts are mixtures of normal laws, whose integrals have a closed form; behind a release
-they are taken by quadrature. An affine rate is that of the expected load, cut to floor and cap.
+For a rate f with floor and cap E f(Z) = f(low) + the slopes of f, each times the mean load on its
+piece, + the jumps of f, each times Pr[Z >= z] there. It rises with the load: a law that is shifted
+upwards has no lower price. Forecasts are mixtures of normal laws, behind a release each is cut off
+or tilted by the noise: all have a closed form at a vertex. An affine rate is that of the expected
+load, cut to floor and cap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import LoadMixture
 from hushgrid.belief.followed import Knowledge
-from hushgrid.belief.rate_interval import LoadLaw, posterior_law
+from hushgrid.belief.rate_interval import posterior_law
 from hushgrid.model.curve import Curve
 from hushgrid.model.zone import Tariff, public_rate
-
-ERROR = 1e-6  # of the quadrature, as a share of the range of a curve's prices
-_NODES, _SHARES = np.polynomial.legendre.leggauss(7)  # an odd number: a step shows in halves
-_FIRST, _HALVINGS = 4, 40
 
 
 def mean_rates(laws: Sequence[LoadMixture], tariff: Tariff) -> list[float]:
@@ -65,13 +61,13 @@ def posterior_rate(
         rates: Rates published before the step.
 
     Returns:
-        The price, not smoothed [currency/kWh]; its error is at most `ERROR` of the range of the
-        curve's prices.
+        The price, not smoothed [currency/kWh].
     """
     law = posterior_law(public, load_hat, scale, rates, public.width)
     if tariff.curve is None:
         return public_rate(law.mean, tariff)
-    return _of_law(law, *_vertices(tariff, tariff.curve))
+    z, p = _vertices(tariff, tariff.curve)
+    return _mean(z, p, law.excess(z), lambda jumps: law.cdf(z[jumps]))
 
 
 def _vertices(tariff: Tariff, curve: Curve) -> tuple[Floats, Floats]:
@@ -85,58 +81,17 @@ def _of_mixture(law: LoadMixture, z: Floats, p: Floats) -> float:
 
     w, s = law.weights.ravel() / law.weights.sum(), np.sqrt(law.variance.ravel())
     away = (z[:, None] - law.mean.ravel()) / s
-    beyond = ndtr(-away)
+    below, beyond = ndtr(away), ndtr(-away)
     density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
-    excess = (s * (density - away * beyond)) @ w  # E[(Z - z)+]
-    rate = p[0]
-    for k, slope, rise in _pieces(z, p):
-        rate += slope * (excess[k] - excess[k + 1]) if slope else rise * float(beyond[k] @ w)
+    excess = (s * (density - away * beyond)) @ w
+    return _mean(z, p, excess, lambda jumps: below[jumps] @ w)
+
+
+def _mean(z: Floats, p: Floats, excess: Floats, below: Callable[[Floats], Floats]) -> float:
+    """The mean rate, by E[(load - z)+] at vertices and Pr[load < z] at those that are jumps."""
+    width, rise = np.diff(z), np.diff(p)
+    wide, jumps = width > 0, np.flatnonzero((width == 0) & (rise > 0))
+    rate = p[0] - rise[wide] / width[wide] @ np.diff(excess)[wide]
+    if jumps.size:
+        rate += rise[jumps] @ (1 - below(jumps))
     return float(np.clip(rate, p[0], p[-1]))
-
-
-def _of_law(law: LoadLaw, z: Floats, p: Floats) -> float:
-    rate = float(p[0])
-    for k, slope, rise in _pieces(z, p):
-        if not slope:
-            rate += rise * (1 - law.below(float(z[k])))
-            continue
-        low, high = np.clip((law.low, law.high), z[k], z[k + 1]).tolist()
-        rate += slope * (low - z[k] + _mean_beyond(law, low, high, ERROR * (z[k + 1] - z[k])))
-    return float(np.clip(rate, p[0], p[-1]))
-
-
-def _pieces(z: Floats, p: Floats) -> Iterator[tuple[int, float, float]]:
-    """Pieces on which the rate rises: their number, slope (0 for a jump) and rise."""
-    vertices = zip(z.tolist(), p.tolist(), strict=True)
-    for k, ((low, first), (high, last)) in enumerate(pairwise(vertices)):
-        if last > first:
-            yield k, (last - first) / (high - low) if high > low else 0.0, last - first
-
-
-def _mean_beyond(law: LoadLaw, low: float, high: float, tolerance: float) -> float:
-    """The integral of Pr[load >= z] over low..high, within a tolerance.
-
-    Gauss-Legendre on panels that are halved until both halves say what the whole did.
-    """
-    if high <= low:
-        return 0.0
-    edges = np.linspace(low, high, _FIRST + 1)
-    ends = np.column_stack([edges[:-1], edges[1:]])
-    sums, total = _panels(law, ends), 0.0
-    for _ in range(_HALVINGS):
-        edges = np.column_stack([ends[:, 0], ends.mean(axis=1), ends[:, 1]])
-        halves = np.stack([edges[:, :2], edges[:, 1:]], axis=1)
-        parts = _panels(law, halves.reshape(-1, 2)).reshape(-1, 2)
-        rough = np.abs(parts.sum(axis=1) - sums) > tolerance / 8
-        total += float(parts[~rough].sum())
-        ends, sums = halves[rough].reshape(-1, 2), parts[rough].ravel()
-        if not len(ends):
-            return total
-    return total + float(sums.sum())
-
-
-def _panels(law: LoadLaw, ends: Floats) -> Floats:
-    """The integral of Pr[load >= z] over each panel, by its nodes."""
-    half = (ends[:, 1] - ends[:, 0]) / 2
-    z = (ends.mean(axis=1)[:, None] + half[:, None] * _NODES).ravel()
-    return np.asarray(half * ((1 - law.cdf(z)).reshape(-1, len(_NODES)) @ _SHARES))

@@ -47,7 +47,7 @@ def posterior_mean(
     z = np.asarray(load_hat, np.float64)
     s, (below, above) = np.sqrt(v), _sides(z - m, v, b)
     share = chance_below(z, m, v, b)
-    mean = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
+    mean = z + s * ((1 - share) * mean_beyond(above) - share * mean_beyond(below))
     return np.asarray(np.clip(mean, m - v / b, m + v / b))
 
 
@@ -105,8 +105,15 @@ def _log_tail(x: Floats) -> Floats:
     return np.asarray(np.where(x >= 0, right, low**2 / 2 + log_ndtr(-low)))
 
 
-def _beyond(x: Floats) -> Floats:
-    """E[N - x given N > x] for a standard normal N."""
+def mean_beyond(x: Floats) -> Floats:
+    """E[N - x given N > x] for a standard normal N.
+
+    Args:
+        x: Any numbers.
+
+    Returns:
+        The mean, above 0, in the shape of `x`.
+    """
     from scipy.special import erfcx
 
     with np.errstate(over="ignore"):

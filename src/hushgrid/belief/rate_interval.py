@@ -22,6 +22,7 @@ from hushgrid.belief.posterior import (
     block_chances,
     chance_below,
     check_level,
+    mean_beyond,
     posterior_weights,
 )
 from hushgrid.model.zone import Tariff, public_rate
@@ -73,6 +74,7 @@ class LoadLaw(NamedTuple):
 
     Attributes:
         cdf: Pr[load < z] of (n,) loads z [Wh], or of one: (1,).
+        excess: E[(load - z)+] of the same [Wh].
         low: No less is likely at all [Wh].
         high: No more is [Wh].
         mean: Its mean [Wh].
@@ -80,6 +82,7 @@ class LoadLaw(NamedTuple):
     """
 
     cdf: Callable[[Floats], Floats]
+    excess: Callable[[Floats], Floats]
     low: float
     high: float
     mean: float
@@ -125,21 +128,26 @@ def posterior_law(
     centres = mean + parts.cut + gain * (mean - parts.mean)
     noise = _variance(public, b)
     if in_block is not None:
-        cdf = _joined(_cut_off(float(load_hat), parts, halves[keep]), parts, gain, residual)
+        curves = _joined(_cut_off(float(load_hat), parts, halves[keep]), parts, gain, residual)
     elif public.shape is GAUSSIAN or noise < float(w @ residual) ** 2:
-        cdf = _normal(centres, parts, gain, residual, noise)
+        curves = _normal(centres, parts, gain, residual, noise)
     else:
-        cdf = _joined(_laplace(float(load_hat), parts, b), parts, gain, residual)
+        curves = _joined(_laplace(float(load_hat), parts, b), parts, gain, residual)
     reach = _FAR * (np.sqrt(parts.variance) * (1 + gain) + residual)
     ends = [(1 + gain) * edge + parts.cut - gain * parts.mean for edge in (parts.mean, load_hat)]
     low, high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
     above = math.sqrt(float(w @ residual**2))
 
-    def below(z: Floats) -> Floats:
-        chunks = np.array_split(z, 1 + z.size * w.size * len(_NODES) // _MANY) if z.ndim else [z]
-        return np.concatenate([np.atleast_1d(cdf(part[..., None]) @ w) for part in chunks])
+    def mixed(curve: Curve) -> Curve:
+        def of_all(z: Floats) -> Floats:
+            parts = 1 + z.size * w.size * len(_NODES) // _MANY
+            chunks = np.array_split(z, parts) if z.ndim else [z]
+            return np.concatenate([np.atleast_1d(curve(chunk[..., None]) @ w) for chunk in chunks])
 
-    return LoadLaw(below, float(low.min()), float(high.max()), float(w @ centres), above)
+        return of_all
+
+    cdf, excess = map(mixed, curves)
+    return LoadLaw(cdf, excess, float(low.min()), float(high.max()), float(w @ centres), above)
 
 
 def _widened(interval: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
@@ -155,7 +163,8 @@ def _widened(interval: LoadInterval, width: float, above: float, level: float) -
     return LoadInterval(mean, mean - r * (mean - low), mean + r * (high - mean))
 
 
-Cdf = Callable[[Floats], Floats]  # Pr[load < z] of (..., 1) loads, for every law: (..., laws)
+Curve = Callable[[Floats], Floats]  # of (..., 1) loads, for every law: (..., laws)
+Curves = tuple[Curve, Curve]  # Pr[load < z] and E[(load - z)+]
 
 
 def _variance(public: Knowledge, scale: float) -> float:
@@ -165,24 +174,32 @@ def _variance(public: Knowledge, scale: float) -> float:
 
 def _normal(
     centres: Floats, law: ReleaseParts, gain: Floats, residual: Floats, noise: float
-) -> Cdf:
+) -> Curves:
     """Exact behind Gaussian noise; else for noise far below the spread above the clamp."""
     from scipy.special import ndtr
 
     variance = 1 / (1 / law.variance + 1 / noise)
     spread = np.sqrt((1 + gain) ** 2 * variance + residual**2)
-    return lambda z: np.asarray(ndtr((z - centres) / spread))
+    return (
+        lambda z: np.asarray(ndtr((z - centres) / spread)),
+        lambda z: spread * _area_below((centres - z) / spread),
+    )
 
 
-def _joined(
-    behind: Callable[[Floats], Floats], law: ReleaseParts, gain: Floats, residual: Floats
-) -> Cdf:
+def _joined(behind: Curves, law: ReleaseParts, gain: Floats, residual: Floats) -> Curves:
     """The load below the clamp plus the energy above it, by quadrature over its residual."""
-    shift = law.cut - gain * law.mean
+    shift, steeper = law.cut - gain * law.mean, 1 + gain
+    cdf, excess = behind
     if not residual.any():
-        return lambda z: behind((z - shift) / (1 + gain))
+        return lambda z: cdf(
+            (z - shift) / steeper
+        ), lambda z: steeper * excess((z - shift) / steeper)
     nodes = residual * _NODES[:, None]
-    return lambda z: np.asarray(_SHARES @ behind((z[..., None] - shift - nodes) / (1 + gain)))
+
+    def mean(curve: Curve, z: Floats) -> Floats:
+        return np.asarray(_SHARES @ curve((z[..., None] - shift - nodes) / steeper))
+
+    return lambda z: mean(cdf, z), lambda z: steeper * mean(excess, z)
 
 
 def _above(law: ReleaseParts) -> tuple[Floats, Floats]:
@@ -191,14 +208,14 @@ def _above(law: ReleaseParts) -> tuple[Floats, Floats]:
     return gain, np.sqrt(np.maximum(law.cut_variance - gain * law.joint, 0.0))
 
 
-def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floats]:
+def _laplace(hat: float, law: ReleaseParts, b: float) -> Curves:
     """On either side of the noisy load a normal law, tilted by the noise and cut off there."""
     from scipy.special import log_ndtr
 
-    m, v, s = law.mean, law.variance, np.sqrt(law.variance)
-    tilt = v / b
-    share = chance_below(np.asarray(hat), m, v, np.asarray(b))
+    m, s, tilt = law.mean, np.sqrt(law.variance), law.variance / b
+    share = chance_below(np.asarray(hat), m, law.variance, np.asarray(b))
     under, over = log_ndtr((hat - m - tilt) / s), log_ndtr((m - tilt - hat) / s)
+    means = hat - s * mean_beyond((m + tilt - hat) / s), hat + s * mean_beyond((hat - m + tilt) / s)
 
     def below(z: Floats) -> Floats:
         low, high = np.minimum(z, hat), np.maximum(z, hat)
@@ -207,7 +224,14 @@ def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floa
             first + (1 - share) * (1 - np.exp(log_ndtr((m - tilt - high) / s) - over))
         )
 
-    return below
+    def excess(z: Floats) -> Floats:
+        up, down = (m + tilt - np.minimum(z, hat)) / s, (np.maximum(z, hat) - m + tilt) / s
+        first = np.exp(log_ndtr(-up) - under) * s * mean_beyond(up)  # E[(z - load)+] below hat
+        last = np.exp(log_ndtr(-down) - over) * s * mean_beyond(down)
+        first = np.where(z < hat, means[0] - z + first, 0.0)
+        return np.asarray(share * first + (1 - share) * np.where(z < hat, means[1] - z, last))
+
+    return below, excess
 
 
 def _with_each_half(
@@ -226,22 +250,50 @@ def _with_each_half(
     return laws, weights.ravel(), moments[:, 0].repeat(len(halves)), np.tile(halves, len(moments))
 
 
-def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Callable[[Floats], Floats]:
-    """A normal law cut off where noise that is even on -half..half does not reach."""
+def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Curves:
+    """A normal law cut off where noise that is even on -half..half does not reach.
+
+    Taken from the side where it has its tail, so that nothing large cancels; all of it is at the
+    end nearest to the mean where no probability is left.
+    """
     from scipy.special import ndtr
 
     s = np.sqrt(law.variance)
     low, high = (hat - halves - law.mean) / s, (hat + halves - law.mean) / s
-    side = np.where(low > 0, -1.0, 1.0)  # probabilities of the tail that the law lies in
-    first = ndtr(side * low)
-    total = ndtr(side * high) - first
+    side = np.where(low > 0, -1.0, 1.0)  # of the tail that the law lies in
+    start, end = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
+    first, area = ndtr(start), _area_below(start)
+    total = ndtr(end) - first
+
+    def chance(x: Floats) -> Floats:
+        inside = ndtr(np.clip(x, start, end)) - first
+        return np.asarray(np.divide(inside, total, out=(x >= end) * 1.0, where=total != 0))
+
+    def deficit(x: Floats) -> Floats:
+        """E[(x - X)+] of the law seen from its tail."""
+        at = np.clip(x, start, end)
+        inside = _area_below(at) - area - (at - start) * first
+        part = np.divide(inside, total, out=np.zeros_like(inside), where=total != 0)
+        return np.asarray(part + np.maximum(x - end, 0.0))
+
+    mean = end - deficit(end)
 
     def below(z: Floats) -> Floats:
-        part = ndtr(side * np.clip((z - law.mean) / s, low, high)) - first
-        far = np.where(z < hat - np.sign(low) * halves, 0.0, 1.0)  # all at the end that is nearer
-        return np.asarray(np.divide(part, total, out=far, where=total != 0))
+        x = side * (z - law.mean) / s
+        return np.asarray(np.where(side > 0, chance(x), 1 - chance(x)))
 
-    return below
+    def excess(z: Floats) -> Floats:
+        x = side * (z - law.mean) / s
+        return np.asarray(s * np.where(side > 0, mean - x + deficit(x), deficit(x)))
+
+    return below, excess
+
+
+def _area_below(x: Floats) -> Floats:
+    """E[(x - N)+] of a standard normal N."""
+    from scipy.special import ndtr
+
+    return np.asarray(x * ndtr(x) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
 
 
 def noise_interval(

@@ -421,10 +421,13 @@ class Recorded:
         """
         steps = real.readings.shape[1]
         scenarios: dict[bytes, Scenario] = {}
-        kind = np.empty(len(real.date), np.int64)
+        kind, starts = np.empty(len(real.date), np.int64), dict[tuple[int, int], Scenario]()
         for number, date in enumerate(real.date.tolist()):
             month = 1 if real.month is None else int(real.month[number])
-            today = scenario.of_month(month, steps).starting(date % 7 * steps)
+            today = starts.get((month, date % 7))
+            if today is None:
+                today = scenario.of_month(month, steps).starting(date % 7 * steps)
+                starts[month, date % 7] = today
             scenarios.setdefault(slots := _slots(today, steps), today)
             kind[number] = list(scenarios).index(slots)
         readings = np.array(real.readings)
