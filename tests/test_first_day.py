@@ -47,6 +47,7 @@ def serving(command: str, folder: Path, env: dict[str, str]) -> Iterator[None]:
             assert process.wait(60) == 0
 
 
+@pytest.mark.soak
 def test_the_first_day(tmp_path: Path) -> None:
     """All but the installation, which test_package.py does, and Home Assistant's own start."""
     if shutil.which("curl") is None:

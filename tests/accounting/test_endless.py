@@ -45,6 +45,7 @@ def test_a_constant_chain_has_its_closed_form() -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled
 def test_an_endless_run_says_what_a_long_one_says(seed: int) -> None:
     """Random chains, losses and starts; blocks of steps; houses that move together."""
     rng = np.random.default_rng([95, seed])

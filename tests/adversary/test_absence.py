@@ -174,6 +174,7 @@ def test_the_command_attacks_homes_under_any_promise(
     assert figures(capsys, *asked, "--epsilon", 0.2) == strict, "the same seed"
 
 
+@pytest.mark.soak
 def test_the_command_draws_an_absence(
     zone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +204,7 @@ def test_requests_that_contradict_each_other(
 
 
 @pytest.mark.skipif(not LCL.exists(), reason="the recorded homes are not here")
+@pytest.mark.soak
 def test_recorded_homes_have_no_ids_and_a_file_of_their_own(
     zone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

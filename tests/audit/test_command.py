@@ -83,6 +83,7 @@ def test_a_publisher_and_a_broken_one(
         ("block_epsilon = [0.5]", "passed", "not_applicable", "as much as its whole block"),
     ],
 )
+@pytest.mark.sampled
 def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: str, verdict: str, status: str,
     words: str,
@@ -319,6 +320,7 @@ def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("my_module", None)
 
 
+@pytest.mark.soak
 def test_the_publisher_of_the_guide_passes_its_audit(
     guide: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

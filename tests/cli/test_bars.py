@@ -51,6 +51,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return csv(tmp_path_factory.mktemp("bars") / "readings.csv", wh)
 
 
+@pytest.mark.soak
 def test_learn_has_a_bar_for_each_stage(readings: Path) -> None:
     out = str(readings.parent / "zone")
     few = ("--law", "lognormal", "--prototypes", "1", "--groups", "4", "--out", out)
@@ -59,6 +60,7 @@ def test_learn_has_a_bar_for_each_stage(readings: Path) -> None:
     assert found[-3:] == LAST  # of a model for experiments no service is planned
 
 
+@pytest.mark.soak
 def test_learn_has_a_bar_for_the_plan_of_a_service(tmp_path: Path) -> None:
     readings, out = csv(tmp_path / "readings.csv", lived_in(16)[0]), str(tmp_path / "pooled")
     pooled = ("--pool-budget", "50", "--bound", "5000", *public(tmp_path))

@@ -392,6 +392,7 @@ ZONES = {"district": district, "paper": lambda: papers(6, 0.185), "steps": lambd
 
 
 @pytest.mark.parametrize("name", ZONES)
+@pytest.mark.sampled
 def test_how_long_forecasts_replace_prices_after_a_change(name: str) -> None:
     """MATH 16: half the promise, another model, a larger promise, another roster."""
     terms = ZONES[name]()
@@ -407,6 +408,7 @@ def test_how_long_forecasts_replace_prices_after_a_change(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ZONES)
+@pytest.mark.sampled
 def test_how_long_forecasts_replace_prices_where_nothing_is_believed(name: str) -> None:
     """MATH 16: from the promise `step`, of which no account is on record, to `interval`."""
     terms = ZONES[name]()

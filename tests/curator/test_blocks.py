@@ -462,6 +462,7 @@ def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [16, 17, 20])
+@pytest.mark.sampled
 def test_terms_may_begin_inside_a_block(tmp_path: Path, steps: int) -> None:
     """Three times, each after a price; the block before it counts up to its last step."""
     life = Life(tmp_path, HOURS, 0.609)
@@ -496,6 +497,7 @@ def renamed(zone: ZoneService, name: str, *meters: str) -> ZoneService:
 
 
 @pytest.mark.parametrize("steps", [18, 20])
+@pytest.mark.sampled
 def test_a_house_moves_inside_a_block(tmp_path: Path, steps: int) -> None:
     """The block counts for it up to its last price; the other zone begins at once."""
     zones = [renamed(street(HOURS, 0.609), name, f"{name}0", f"{name}1") for name in ("elm", "oak")]

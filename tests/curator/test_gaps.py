@@ -404,6 +404,7 @@ def test_a_lost_end_counts_for_houses_that_are_certain() -> None:
 
 
 @pytest.mark.parametrize("place", ["one server", "meters in a file"])
+@pytest.mark.sampled
 def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
     tmp_path: Path, postgres: Postgres, place: str
 ) -> None:

@@ -241,6 +241,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, place: Callable[[str]
     return tmp_path
 
 
+@pytest.mark.sampled
 def test_killed_at_every_named_step(folder: Path) -> None:
     witness, last = Witness(folder), BEGINS // 900 - 1
     for round_, step in enumerate(STEPS * 2):
@@ -265,6 +266,7 @@ def test_killed_inside_blocks_of_steps(folder: Path) -> None:
     _budget_equals_the_fold(folder, witness)
 
 
+@pytest.mark.sampled
 def test_killed_as_a_list_of_prices_is_published(folder: Path) -> None:
     """Before its record and after it: one list of each day, whole, which a start shows again."""
     (folder / "lists").touch()

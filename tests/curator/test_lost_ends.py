@@ -164,6 +164,7 @@ def test_a_transfer_judges_the_zone_that_the_house_comes_to(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("small", [True, False])
+@pytest.mark.sampled
 def test_a_transfer_is_put_back_whatever_was_booked_before(tmp_path: Path, small: bool) -> None:
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
     world.play(lambda world: world.whole(2))
@@ -371,6 +372,7 @@ def test_an_older_history_that_went_on_is_booked_by_its_own_terms(tmp_path: Path
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["whole", "stopped after the gap"])
+@pytest.mark.sampled
 def test_a_resume_that_was_stopped_asks_for_the_lost_terms_again(
     tmp_path: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +463,7 @@ def test_terms_of_shorter_steps_begin_after_what_is_published_or_lost(
 @pytest.mark.parametrize(
     "lost", [["witness"], ["witness", "meters"]], ids=["there", "on a new disk"]
 )
+@pytest.mark.sampled
 def test_refused_new_terms_leave_the_meter_store_as_it_is(tmp_path: Path, lost: list[str]) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))

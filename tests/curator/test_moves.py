@@ -68,6 +68,7 @@ def kept(found: dict[str, LedgerState], promises: tuple[float, float]) -> bool:
 
 @pytest.mark.parametrize("promises", TWO_PROMISES)
 @pytest.mark.parametrize("behind", [0, 3])
+@pytest.mark.sampled
 def test_a_house_keeps_its_promise_over_two_zones(
     tmp_path: Path, promises: tuple[float, float], behind: int
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_house_keeps_its_promise_over_two_zones(
 
 
 @pytest.mark.parametrize("promises", TWO_PROMISES)
+@pytest.mark.sampled
 def test_without_its_account_a_house_that_moves_would_lose_more(
     tmp_path: Path, promises: tuple[float, float]
 ) -> None:

@@ -148,6 +148,7 @@ def changed(kind: str, seconds: int, at: int) -> ZoneService:
 @pytest.mark.parametrize(
     ("before", "after"), [("step", "interval"), ("interval", "step"), ("interval", "interval")]
 )
+@pytest.mark.sampled
 def test_a_promise_holds_where_another_interval_length_begins(
     tmp_path: Path, before: str, after: str, seconds: int
 ) -> None:

@@ -95,6 +95,7 @@ def verified(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("secret", PROMISES)
+@pytest.mark.sampled
 def test_within_a_block_no_interval_is_without_a_price_from_readings(
     tmp_path: Path, secret: str
 ) -> None:
@@ -155,6 +156,7 @@ FIRST, SECOND = 1, 2 + 1 + HOURS[0]  # places of the tariffs
         (lambda body: {"figures": body["figures"]}, True),
     ],
 )
+@pytest.mark.sampled
 def test_a_forged_tariff_fails(
     honest: list[Record],
     tmp_path: Path,
@@ -222,6 +224,7 @@ def test_check_says_it_and_begins_nothing(tmp_path: Path) -> None:
     assert not any("tariff" in text for text in plain.remarks)
 
 
+@pytest.mark.soak
 def test_terms_keep_the_plan_that_their_own_tariff_led_to(tmp_path: Path) -> None:
     """A plan weighs errors of prices: by another tariff it may be another."""
     zone, other = from_file(tmp_path, (0.0275, 0.05)), from_file(tmp_path, (0.0275, 0.5))

@@ -388,6 +388,7 @@ def test_a_house_that_comes_back_needs_new_terms(tmp_path: Path, published: int)
 
 @pytest.mark.parametrize("lost", ["elm", "oak"])
 @pytest.mark.sampled
+@pytest.mark.soak
 def test_a_transfer_that_is_repeated_forgets_nothing(tmp_path: Path, lost: str) -> None:
     """Oak published about the house; then the end of a ledger was lost, and all was done again."""
     world = World(service(tmp_path, zone("elm"), zone("oak", 3), zone("ash", 2)))

@@ -80,6 +80,7 @@ def in_one_history(zone: ZoneService, records: list[Record]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.sampled
 def test_two_histories_are_booked_as_two(tmp_path: Path, name: str, gap: str) -> None:
     """Booked once, blocks that were drawn twice would count once."""
     zone = street(BEGINS, PROMISES[name])
@@ -96,6 +97,7 @@ def test_two_histories_are_booked_as_two(tmp_path: Path, name: str, gap: str) ->
 
 
 @pytest.mark.parametrize("drop", ["a block", "its loss", "all"])
+@pytest.mark.sampled
 def test_blocks_that_may_be_lost_are_booked(tmp_path: Path, drop: str) -> None:
     zone = street(BEGINS, WINDOW)
     records = booked(tmp_path, zone, first=0, last=6)

@@ -173,6 +173,7 @@ def test_every_window_of_changing_promises_loses_what_is_promised(
 
 
 @pytest.mark.parametrize("later", [window(24), window(6, 2.0), window(12, 3.0)])
+@pytest.mark.sampled
 def test_no_change_of_a_window_costs_a_price(tmp_path: Path, later: Promise) -> None:
     history = History(tmp_path, window(12))
     history.go_on(30)

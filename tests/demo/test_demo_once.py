@@ -117,6 +117,7 @@ class Small:
         return [x for one in self.seen if one for x in (one.load, one.rate, one.home["prior"][3])]
 
 
+@pytest.mark.soak
 def test_equal_seeds_give_equal_days(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()

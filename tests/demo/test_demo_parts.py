@@ -125,6 +125,7 @@ def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneServic
 
 
 @pytest.mark.parametrize("epsilon", CHOICES)
+@pytest.mark.sampled
 def test_every_choice_of_the_dial_can_be_planned(epsilon: float, tmp_path: Path) -> None:
     made = write_service(tmp_path, epsilon, Secrets("t", "o"), begins=MONDAY + EVENING, port=8080)
     (zone,) = made.zones

@@ -211,6 +211,7 @@ def test_no_home_is_named_and_no_reading_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
+@pytest.mark.sampled
 def test_the_sets_beside_the_project_are_known(name: str) -> None:
     path = DATA / name
     if not path.exists():

@@ -101,6 +101,7 @@ def test_plan_a_service_file_as_it_promises(
     assert (other["secret"], other["epsilon"]) == ("step", 2.0)
 
 
+@pytest.mark.soak
 def test_a_trace_of_a_service_can_be_attacked_and_holds_no_service_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

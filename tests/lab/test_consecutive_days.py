@@ -43,6 +43,7 @@ def leaked(method: Method, days: Recorded) -> float:
 
 @pytest.mark.parametrize("weekly", [False, True])
 @pytest.mark.parametrize("method", [BOUND, BOUND_INDEPENDENT, GROUP], ids=lambda m: m.name)
+@pytest.mark.sampled
 def test_all_days_together_keep_the_promise(method: Method, weekly: bool) -> None:
     assert 0.3 < leaked(method, source(weekly=weekly)) <= 1.0 + 1e-6
 

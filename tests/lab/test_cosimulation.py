@@ -49,6 +49,7 @@ def test_pricing_and_demand_close_the_loop() -> None:
     assert prices == loop_by_hand(), "the same seed"
 
 
+@pytest.mark.soak
 def test_mosaik_has_the_prices_of_the_loop() -> None:
     prices = loop_by_hand()
     assert run("mosaik_zone.py", "mosaik") == (
@@ -64,6 +65,7 @@ def test_helics_federates_exchange_readings_and_prices() -> None:
     assert 0 <= float(found[2]) < float(found[3])
 
 
+@pytest.mark.soak
 def test_gymnasium_controllers_keep_the_budget_and_earn_more_by_thinking() -> None:
     lines = run("gym_zone.py", "gymnasium").splitlines()
     figures = {line.rpartition(":")[0]: re.findall(r"-?[\d.]+", line) for line in lines}
@@ -212,6 +214,7 @@ def sunny_zone() -> tuple[list[np.ndarray], list[float]]:
     return readings, prices
 
 
+@pytest.mark.soak
 def test_helics_prices_a_zone_that_exports() -> None:
     pytest.importorskip("helics")
     # a process each, as federates have: two cores in one process may wait for each other for ever

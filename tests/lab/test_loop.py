@@ -198,6 +198,7 @@ def test_private_prices_come_from_the_mechanism(small):
     assert found.epsilon_any["raw"] == pytest.approx(3 * DAY * 1.0, rel=1e-6)
 
 
+@pytest.mark.soak
 def test_worlds_are_independent_and_intervals_are_over_them(small):
     setting = replace(small[0], prices=("tou", "raw"))
     both = close_loops(lambda seed: street(N, seed), setting, (1, 2))
@@ -225,6 +226,7 @@ def test_a_filtered_price_is_the_estimate_without_noise(small):
     assert set(both.epsilon_any) == {"estimated"}, "what has no noise promises nothing"
 
 
+@pytest.mark.soak
 def test_a_list_is_fixed_in_the_evening_and_known_to_devices(small):
     """Nothing that happens after 18:00 moves the prices of the next day, nor does a delay."""
     setting = replace(small[0], prices=("ahead",))

@@ -90,6 +90,7 @@ def test_no_home_is_in_any_output(run: Run) -> None:
     assert all(length == 7 * 86_400 // STEP for length in lengths)  # prices, the longest lists
 
 
+@pytest.mark.soak
 def test_the_public_page_is_of_public_figures_alone(run: Run, tmp_path: Path) -> None:
     """Other readings of as many homes: the public version is the same."""
     _, out, _ = run
@@ -210,6 +211,7 @@ def test_files_of_which_nothing_can_be_said_get_one_sentence(
     assert not (tmp_path / "out" / "replay.html").exists()
 
 
+@pytest.mark.soak
 def test_much_that_is_missing_is_a_limit_of_the_page(tmp_path: Path) -> None:
     def gaps(wh: Any) -> Any:
         rng = np.random.default_rng(1)

@@ -84,6 +84,7 @@ def test_the_days_are_those_of_compare(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [None, "P7D"])
+@pytest.mark.sampled
 def test_errors_are_those_of_compare_to_the_digit(window: str | None) -> None:
     days = len(source().date)
     terms = ReplayPromise(window, 1.0).terms(STEP)

@@ -110,6 +110,7 @@ def test_no_window_loses_more(method: Method, window: int, block: int | None) ->
     assert found > (0.99 if method is not BOUND else 0.7)
 
 
+@pytest.mark.soak
 def test_a_block_goes_on_from_day_to_day() -> None:
     """Noise of 36 hours: as large on its second day, and the same after a run is taken up."""
     days = replace(zone(), readings=np.zeros((20, T, HOMES), np.int32))
@@ -179,6 +180,7 @@ def test_a_list_is_what_the_filter_expects_at_six_in_the_evening() -> None:
     assert AHEAD_EXACT not in rows[3], "no day follows"
 
 
+@pytest.mark.soak
 def test_exact_loads_are_followed_once_for_all_draws() -> None:
     """By the filter of each method: with its model, or by published figures."""
     days = replace(zone(3, before=4), published=140.0)
@@ -210,6 +212,7 @@ def test_the_estimate_uses_no_model_of_the_zone() -> None:
     assert rows[0][BOUND_FITTED.name]["raw"] != rows[1][BOUND_FITTED.name]["raw"]
 
 
+@pytest.mark.soak
 def test_releases_of_the_days_before_are_followed() -> None:
     """With published figures alone the zone has published on the days before, too."""
     days = replace(zone(4, before=30), published=140.0)

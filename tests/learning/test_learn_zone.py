@@ -181,6 +181,7 @@ def test_model_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert told["new_homes"] == ["m016"]
 
 
+@pytest.mark.soak
 def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "3", "--bound", "5000"]
@@ -211,6 +212,7 @@ def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     assert leaves(content) - len(content["houses"][0]["meters"]) <= 25
 
 
+@pytest.mark.soak
 def test_a_large_pool_has_a_part_in_the_estimate(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +230,7 @@ def test_a_large_pool_has_a_part_in_the_estimate(
     assert len(zone.scenario.consumption.laws) == 5, "the laws of the pool, not of the load shape"
 
 
+@pytest.mark.soak
 def test_a_pool_that_is_mostly_noise_has_no_part_in_prices(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_pool_that_is_mostly_noise_has_no_part_in_prices(
     assert zone.scenario.tariff.alpha * 16 * usual / 1000 == pytest.approx(0.1, rel=0.05)
 
 
+@pytest.mark.soak
 def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     """A true model is misdescribed nowhere: the bound is positive, and small with many days."""
     wh, home = lived_in(12, seed=5)
@@ -347,6 +351,7 @@ def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
         with_labels(found, ["a"], np.array([-9000]), np.array([1], np.int8))
 
 
+@pytest.mark.soak
 def test_meters_that_tell_nothing_are_named(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,6 +384,7 @@ def test_meters_that_tell_nothing_are_named(
     assert "none of its 1 rows is a reading" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -261,6 +261,7 @@ def test_values_of_the_template_are_no_production(
         ('name = "survey"', 'provenance = "TODO: who counted?"', "models[0].provenance is"),
     ],
 )  # fmt: skip
+@pytest.mark.sampled
 def test_other_examples_are_no_production(
     folder: Folder, old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

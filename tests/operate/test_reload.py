@@ -126,6 +126,7 @@ def test_a_tariff_begins_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [1, LENGTH])
+@pytest.mark.sampled
 def test_a_promise_begins_at_the_border_of_the_block(tmp_path: Path, at: int) -> None:
     """Also where it is asked for at the border itself: the next block is not open yet."""
     made, other = blocks(0.8), priced(blocks(0.4), Tariff(2.0, 30.0))
@@ -166,6 +167,7 @@ def test_a_roster_begins_at_the_border_of_the_block(tmp_path: Path) -> None:
     assert audited(world, made, other) == set()
 
 
+@pytest.mark.soak
 def test_a_file_without_blocks_is_planned_for_each_change(tmp_path: Path) -> None:
     """By the second tariff alone the plan would be another: the present terms keep theirs."""
     made, other = from_file(tmp_path, (0.0275, 0.05)), from_file(tmp_path, (0.0275, 0.5))
@@ -195,6 +197,7 @@ def test_a_file_without_blocks_is_planned_for_each_change(tmp_path: Path) -> Non
     assert audited(world, other, more) == set()
 
 
+@pytest.mark.soak
 def test_each_zone_has_its_own_border(tmp_path: Path) -> None:
     elm, oak = blocks(), blocks(name="oak", begins=(FIRST + 2) * 900)
     world = World(service(tmp_path, elm, oak))
@@ -273,6 +276,7 @@ def test_a_start_that_fails_goes_on_as_before(
 
 
 @pytest.mark.parametrize("put_back", [False, True])
+@pytest.mark.sampled
 def test_asked_twice_the_last_file_counts(tmp_path: Path, put_back: bool) -> None:
     made, second = blocks(), blocks(0.4)
     world = World(service(tmp_path, made))

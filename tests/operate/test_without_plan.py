@@ -42,6 +42,7 @@ def written(folder: Path) -> Path:
         ("client", "list", "--config"),
     ],
 )
+@pytest.mark.sampled
 def test_a_command_that_publishes_nothing_makes_no_plan(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -151,6 +151,7 @@ def realised(scenario: Scenario, policies: dict[str, Policy], count: int) -> dic
     else [(*one, off) for one in ((0.3, 1.0), (0.1, 0.05), (0.1, 0.0)) for off in (1.0, 0.8, 1.2)],
 )
 @pytest.mark.sampled
+@pytest.mark.soak
 def test_the_choice_is_near_the_best_in_hindsight(epsilon: float, eta: float, off: float) -> None:
     """Chosen with rho as wrong as the world; the search scales both clamps alike and apart.
 
@@ -307,6 +308,7 @@ def test_an_estimate_that_follows_releases_is_clamped_by_its_own_error(
 SUNNY = Path(__file__).parents[2] / "examples" / "sunny.toml"
 
 
+@pytest.mark.soak
 def test_a_planned_clamp_holds_what_all_roofs_do_under_any_sky(tmp_path: Path) -> None:
     """Sun is common to all roofs: what is cut of it is no noise, and the laws know a mean sky."""
     s = load_zone(SUNNY).scenario

@@ -117,6 +117,7 @@ def squared_error(
 
 
 @pytest.mark.parametrize(("window", "golden"), [(49, {6}), (673, {84})], ids=["day", "two weeks"])
+@pytest.mark.sampled
 def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: set[float]) -> None:
     """At 600 homes, on draws of its own; means of 24 draws and of the plan's are 2 % uncertain."""
     ratio = 2200 / 213 / 600  # clamp over the energy below it
@@ -135,6 +136,7 @@ def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: s
 
 
 @pytest.mark.parametrize(("length", "ratio"), [(12, 0.04), (112, 0.06)])
+@pytest.mark.sampled
 def test_the_simulated_figure_is_the_error_of_the_whole_bank(length: int, ratio: float) -> None:
     """A bank that has to learn the spreads of the load, on other draws."""
     said = BlockFilter(HALF_HOUR, length).variance(ratio, RHO)

@@ -139,6 +139,7 @@ def test_a_limit_leaves_the_newest_and_the_nearest(face: Face, limit: int) -> No
     assert seconds_of(early["published"][-1]["start"]) == NEWEST - 660, "the last before it"
 
 
+@pytest.mark.soak
 def test_intervals_of_seconds_keep_their_forecast_and_the_newest_minutes() -> None:
     """A day of them is longer than any answer."""
     face = Face(seconds=10)

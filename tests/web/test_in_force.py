@@ -169,6 +169,7 @@ def contiguous(it: Running, now: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("begins", [SPRING, AUTUMN], ids=["to summer time", "to winter time"])
+@pytest.mark.sampled
 def test_a_clock_change_an_outage_and_a_restart_leave_no_gap(tmp_path: Path, begins: int) -> None:
     """Two hours across the change of local time; in the second the service is away."""
     zone = {"time_zone": "Europe/Zurich", "begins": begins}

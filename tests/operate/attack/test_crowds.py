@@ -182,6 +182,7 @@ def test_large_notes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("media", ["application/x-ndjson", "application/vnd.apache.parquet"])
+@pytest.mark.sampled
 def test_slow_bodies_of_one_client_leave_threads_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, media: str
 ) -> None:
@@ -227,6 +228,7 @@ def held() -> Iterator[Held]:
 @pytest.mark.parametrize(
     "path", ["/v1/prices?zone=elm-street&limit=", "/openadr3/3.1.0/reports?n="]
 )
+@pytest.mark.sampled
 def test_heavy_requests_are_shed_and_delay_no_reading_and_no_price(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: Held, path: str
 ) -> None:

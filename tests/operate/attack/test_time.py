@@ -201,6 +201,7 @@ def test_a_zone_that_failed_is_opened_at_the_likely_time(
 
 
 @pytest.mark.parametrize(("hours", "state"), [(YEAR, OLD), (-YEAR, BEHIND)])
+@pytest.mark.sampled
 def test_a_clock_that_is_wrong_at_a_start(tmp_path: Path, hours: int, state: str) -> None:
     made = service(tmp_path)
     before = World(made)

@@ -55,6 +55,7 @@ def run_until(made: Path, rows: Path, commit: int) -> None:
 
 
 @pytest.mark.parametrize("commit", COMMITS if SOAK else [4, 9, 12])
+@pytest.mark.sampled
 def test_a_batch_that_is_killed_loses_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: int
 ) -> None:

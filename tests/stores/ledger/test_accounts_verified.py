@@ -237,6 +237,7 @@ def rename(story: Story, place: int) -> None:
     FORGED,
     ids=[f"{of[0]} {number}: {what}" for of, number, what, _ in FORGED],
 )
+@pytest.mark.sampled
 def test_a_forged_account_fails(
     tmp_path: Path,
     honest: Honest,
@@ -273,6 +274,7 @@ def test_a_forged_account_fails(
 
 
 @pytest.mark.parametrize("after", ["inside a block", "a booked gap", "the first step"])
+@pytest.mark.sampled
 def test_a_house_takes_along_no_better_account(tmp_path: Path, honest: Honest, after: str) -> None:
     """Its zone's, of an open block as cut after the last step; what is booked is not forgotten."""
     of = {"inside a block": (READ, 8), "a booked gap": (GAP, 0), "the first step": (READ, 0)}[after]

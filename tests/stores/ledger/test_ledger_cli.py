@@ -129,6 +129,7 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
         ("psycopg", ["verify", "postgresql://u@127.0.0.1:1/x"], "postgres"),
     ],
 )
+@pytest.mark.sampled
 def test_a_missing_extra_is_named(module: str, words: list[str], extra: str) -> None:
     code = (
         f"import sys\nsys.modules[{module!r}] = None\nfrom hushgrid.cli import main\n"

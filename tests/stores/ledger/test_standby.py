@@ -133,6 +133,7 @@ def remark(url: str) -> str | None:
     return standby_remark(url)
 
 
+@pytest.mark.soak
 def test_check_warns_where_a_standby_is_not_waited_for(
     tmp_path: Path, standby: Standby, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,7 @@ class Ledger:
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("file", examples(20)), ("postgres", examples(12))])
+@pytest.mark.sampled
 def test_no_kill_loses_an_accepted_reading(
     kind: str, kills: int, place: Callable[[str], str]
 ) -> None:
@@ -177,7 +178,7 @@ def test_a_database_restart_loses_nothing(postgres: Postgres) -> None:
                 for _ in range(2):  # the old connection breaks, a new one is refused
                     with pytest.raises(MeterRetryError) as caught:
                         call()
-                    assert "333" not in str(caught.value)
+                    assert "333444" not in str(caught.value)  # ports may have a 333
                     assert caught.value.__cause__ is None
         finally:
             postgres.start()
