@@ -67,7 +67,7 @@ def posterior_rate(
     if tariff.curve is None:
         return public_rate(law.mean, tariff)
     z, p = _vertices(tariff, tariff.curve)
-    return _mean(z, p, law.excess(z), lambda jumps: law.cdf(z[jumps]))
+    return _mean(z, p, law.excess(z), law.cdf)
 
 
 def _vertices(tariff: Tariff, curve: Curve) -> tuple[Floats, Floats]:
@@ -79,12 +79,11 @@ def _vertices(tariff: Tariff, curve: Curve) -> tuple[Floats, Floats]:
 def _of_mixture(law: LoadMixture, z: Floats, p: Floats) -> float:
     from scipy.special import ndtr
 
-    w, s = law.weights.ravel() / law.weights.sum(), np.sqrt(law.variance.ravel())
-    away = (z[:, None] - law.mean.ravel()) / s
-    below, beyond = ndtr(away), ndtr(-away)
+    w, m, s = law.weights.ravel() / law.weights.sum(), law.mean.ravel(), np.sqrt(law.variance)
+    s, away = s.ravel(), (z[:, None] - m) / s.ravel()
     density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
-    excess = (s * (density - away * beyond)) @ w
-    return _mean(z, p, excess, lambda jumps: below[jumps] @ w)
+    excess = (s * (density - away * ndtr(-away))) @ w
+    return _mean(z, p, excess, lambda loads: np.asarray(ndtr((loads[:, None] - m) / s) @ w))
 
 
 def _mean(z: Floats, p: Floats, excess: Floats, below: Callable[[Floats], Floats]) -> float:
@@ -93,5 +92,5 @@ def _mean(z: Floats, p: Floats, excess: Floats, below: Callable[[Floats], Floats
     wide, jumps = width > 0, np.flatnonzero((width == 0) & (rise > 0))
     rate = p[0] - rise[wide] / width[wide] @ np.diff(excess)[wide]
     if jumps.size:
-        rate += rise[jumps] @ (1 - below(jumps))
+        rate += float(rise[jumps] @ (1 - below(z[jumps])))
     return float(np.clip(rate, p[0], p[-1]))

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,10 +194,15 @@ def _promise_fields(service: ZoneService) -> dict[str, Any]:
 def _plan_fields(policy: Policy) -> dict[str, Any]:
     """The policy of a week, its blocks of steps as rows: length, loss, how many alike follow."""
     schedule, keys = policy.schedule, policy_fields(policy)
-    lengths = schedule.lengths or (1,) * policy.horizon
-    losses = (float(policy.epsilon_at(first)) for first in accumulate((1, *lengths[:-1])))
-    alike = groupby(zip(lengths, losses, strict=True))
-    blocks = [[*block, len(list(run))] for block, run in alike]
+    lengths = np.array(schedule.lengths or (1,) * policy.horizon)
+    losses = np.full(len(lengths), float(policy.epsilon))
+    if schedule.epsilons:
+        losses = np.array(schedule.epsilons, np.float64)[np.cumsum(lengths) - lengths]
+    starts = np.flatnonzero((np.diff(lengths) != 0) | (np.diff(losses) != 0)) + 1
+    starts = np.concatenate([[0], starts])
+    alike = np.diff(starts, append=len(lengths)).tolist()
+    runs = zip(lengths[starts].tolist(), losses[starts].tolist(), alike, strict=True)
+    blocks = [list(run) for run in runs]
     for key in ("epsilon", "eta", "horizon", *schedule.terms):
         keys.pop(key, None)
     return {"blocks": blocks, **keys}
