@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -48,13 +48,11 @@ _TIMES = {
 _STEPS = {"t": 1, "applies_from": 1, "first": 1}
 
 
-def _promising() -> ZoneService:
+@cache
+def promising_zone() -> ZoneService:
     """The zone with a promise about one interval, which is kept week after week."""
     zone = service(HOUSES, WEEK, promise=Promise("interval", 1.0))
     return placed(replace(zone, pattern=Pattern(zone.scenario, zone.policy)), BEGINS)
-
-
-ZONE = _promising()
 
 
 def _moved(body: Any, steps: int) -> dict[str, Any]:
@@ -74,6 +72,8 @@ def _rows(key: Key, last: list[Record]) -> Iterator[dict[str, Any]]:
     head = NOTHING
     week = [releases[n % len(releases)] for n in range(WEEK)]
 
+    zone = promising_zone().id
+
     def bodies() -> Iterator[tuple[str, Body]]:
         yield "genesis", genesis.body
         yield "tariff", _moved(tariff.body, WEEKS * WEEK)
@@ -87,9 +87,9 @@ def _rows(key: Key, last: list[Record]) -> Iterator[dict[str, Any]]:
 
     for seq, (kind, body) in enumerate(bodies(), 1):
         text = canonical(body)
-        lines = (FORMAT, canonical(ZONE.id), str(seq), kind, head, text)
+        lines = (FORMAT, canonical(zone), str(seq), kind, head, text)
         digest = sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
-        values = (ZONE.id, seq, kind, text, head, digest, key.sign(digest))
+        values = (zone, seq, kind, text, head, digest, key.sign(digest))
         yield {
             **dict(zip(COLUMNS, values, strict=True)),
             "t": body["start"] if kind == "release" else None,
@@ -100,7 +100,7 @@ def _rows(key: Key, last: list[Record]) -> Iterator[dict[str, Any]]:
 def _opened(stack: ExitStack, store: LedgerStore, meters: MeterStore, key: Key) -> Curator:
     now = BEGINS + PLAYED * INTERVAL
     noise = SimulatedNoise(1)
-    opened = Curator.open(ZONE, store, meters, noise, key, (), "simulation", now=now)
+    opened = Curator.open(promising_zone(), store, meters, noise, key, (), "simulation", now=now)
     return stack.enter_context(opened)
 
 
@@ -111,17 +111,21 @@ def _play(
     with ExitStack() as stack:
         store = stack.enter_context(open_store(str(place / "first.db")))
         noise = SimulatedNoise(1)
-        opened = Curator.open(ZONE, store, meters, noise, key, (), "simulation", now=BEGINS)
+        opened = Curator.open(
+            promising_zone(), store, meters, noise, key, (), "simulation", now=BEGINS
+        )
         curator = stack.enter_context(opened)
         house, lengths = np.arange(HOUSES, dtype=np.int32), np.full(HOUSES, INTERVAL, np.int32)
         for start in range(BEGINS, BEGINS + PLAYED * INTERVAL, INTERVAL):
-            meters.put(ZONE.id, house, np.full(HOUSES, start), lengths, np.full(HOUSES, 100))
+            meters.put(
+                promising_zone().id, house, np.full(HOUSES, start), lengths, np.full(HOUSES, 100)
+            )
             (release,) = curator.run(start + INTERVAL)
             assert release.source == "readings"
         curator._replay.learn(PLAYED)
         state = curator._replay.to_arrays()
         assert state is not None
-        return list(store.records(ZONE.id)), state
+        return list(store.records(promising_zone().id)), state
 
 
 def _fill(store: LedgerStore, rows: Iterator[dict[str, Any]]) -> Head:
@@ -142,7 +146,7 @@ def seconds(url: Callable[[Path], str]) -> Result:
             last, state = _play(place, key, meters)
             with open_store(url(place)) as store:
                 head = _fill(store, _rows(key, last))
-                write(store, ZONE.id, head, last[2].body["digest"], state, key.sign)
+                write(store, promising_zone().id, head, last[2].body["digest"], state, key.sign)
             spent = []
             for _ in range(TURNS):
                 with ExitStack() as stack:

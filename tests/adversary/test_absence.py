@@ -151,6 +151,7 @@ def zone(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.soak
 def test_the_command_attacks_homes_under_any_promise(
     zone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

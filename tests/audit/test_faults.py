@@ -144,6 +144,7 @@ def test_a_publisher_that_raises_is_bad_input() -> None:
         _certified(Mute, terms(), samples=100)
 
 
+@pytest.mark.soak
 def test_a_publisher_without_again_leaves_the_audit_incomplete() -> None:
     class Bare:
         def __init__(self, terms: Terms, seed: int | None) -> None:

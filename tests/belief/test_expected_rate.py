@@ -18,6 +18,7 @@ from hushgrid.belief.expected_rate import mean_rates, posterior_rate
 from hushgrid.belief.followed import EvenDays, FollowedKnowledge
 from hushgrid.belief.posterior import GAUSSIAN, LAPLACE, Shape, block_chances, block_halves
 from hushgrid.belief.rate_interval import _above, _cut_off, _joined, _laplace
+from tests.examples import examples
 
 N = 60
 MIXES = np.array([[0.5, 0.5], [0.5, 0.5]])
@@ -105,7 +106,7 @@ def test_the_price_behind_noise_of_a_block_is_what_dense_sums_say(
     st.floats(0.05, 3e4),
     st.floats(0, 3e3),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(80))
 def test_an_excess_is_the_sum_of_what_lies_beyond(
     parts: list[tuple[float, float]], hat: float, scale: float, residual: float
 ) -> None:
@@ -121,7 +122,7 @@ def test_an_excess_is_the_sum_of_what_lies_beyond(
         ends = np.array([hat - 4 * scale, hat + 0.3 * scale, hat + 4 * scale, hat + 5 * residual])
         ends = np.sort(np.concatenate([ends, [m.min(), m.max()]]))
         for low, high in pairwise(ends.tolist()):
-            x = np.linspace(low, high, 4001)
+            x = np.linspace(low, high, 1001)
             due = np.trapezoid(1 - cdf(x[:, None]), x, axis=0)
             found = excess(np.array([[low]])) - excess(np.array([[high]]))
             assert found[0] == pytest.approx(due, abs=1e-3 * (high - low) + 1e-6)

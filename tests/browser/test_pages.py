@@ -372,6 +372,7 @@ def test_one_click_logs_the_operator_of_the_demo_in(page_of: Open) -> None:
     expect(page.locator("#load")).to_contain_text("kWh")
 
 
+@pytest.mark.soak
 def test_the_adversary_and_the_dial(page_of: Open, demo: Demo) -> None:
     page = page_of()
     page.goto("/demo")

@@ -392,7 +392,7 @@ ZONES = {"district": district, "paper": lambda: papers(6, 0.185), "steps": lambd
 
 
 @pytest.mark.parametrize("name", ZONES)
-@pytest.mark.sampled
+@pytest.mark.soak
 def test_how_long_forecasts_replace_prices_after_a_change(name: str) -> None:
     """MATH 16: half the promise, another model, a larger promise, another roster."""
     terms = ZONES[name]()

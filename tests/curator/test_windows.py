@@ -142,6 +142,7 @@ def window(hours: int, epsilon: float = 1.0, block: int | None = None) -> Promis
     )
 
 
+@pytest.mark.soak
 def test_every_window_of_a_steady_promise_loses_what_is_promised(tmp_path: Path) -> None:
     history = History(tmp_path, window(12))
     history.go_on(120)

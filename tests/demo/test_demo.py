@@ -239,6 +239,7 @@ def test_a_port_that_is_taken_is_told(slow: Living, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_the_command_ends_cleanly(tmp_path: Path) -> None:
     """Prices move, then SIGTERM: exit 0, nothing on standard error, nothing left behind."""
     command = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()"]

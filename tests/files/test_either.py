@@ -65,6 +65,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.soak
 def test_simulate_a_service_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = put(tmp_path, *HALF_HOURLY)
     found = figures(capsys, "simulate", "--config", path, "--days", "2", "--seed", "3")

@@ -216,6 +216,7 @@ def test_worlds_are_independent_and_intervals_are_over_them(small):
         close_loops(lambda seed: street(N, seed), setting, (1, 1))
 
 
+@pytest.mark.soak
 def test_a_filtered_price_is_the_estimate_without_noise(small):
     """It follows the exact price more calmly, and better than the estimate does."""
     setting, found = small

@@ -106,6 +106,7 @@ def test_the_public_page_is_of_public_figures_alone(run: Run, tmp_path: Path) ->
         assert public != (out / name).read_text()
 
 
+@pytest.mark.soak
 def test_a_stopped_run_goes_on_to_the_same_figures(run: Run) -> None:
     file, out, _ = run
     before = (out / "evidence.json").read_text()

@@ -80,6 +80,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return csv(tmp_path_factory.mktemp("homes") / "readings.csv", lived_in(16)[0])
 
 
+@pytest.mark.soak
 def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> None:
     asked = ["--readings", str(homes), "--law", "lognormal", "--no-figures"]
     asked += ["--pool-budget", "50", "--bound", "5000", *public(tmp_path)]

@@ -520,6 +520,7 @@ def test_a_list_of_meters_is_kept_in_its_order() -> None:
     assert kept.labels.tolist() == [[-1], [0]]
 
 
+@pytest.mark.soak
 def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> None:
     """Scores of the homes that it was made of, under it and no other: nobody has drifted."""
     readings = ["--readings", str(folder / "readings.csv")]

@@ -188,6 +188,7 @@ def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
     assert price_error(found) == pytest.approx(float(np.sqrt(np.mean(np.square(days)))), rel=0.15)
 
 
+@pytest.mark.soak
 def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None:
     (zone,) = map(whole_week, load_deployment(put(tmp_path)).zones)
     found = outlook(zone)

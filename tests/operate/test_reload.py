@@ -246,6 +246,7 @@ def test_a_file_with_a_mistake_leaves_the_service_running(
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 def test_a_start_that_fails_goes_on_as_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,7 +277,7 @@ def test_a_start_that_fails_goes_on_as_before(
 
 
 @pytest.mark.parametrize("put_back", [False, True])
-@pytest.mark.sampled
+@pytest.mark.soak
 def test_asked_twice_the_last_file_counts(tmp_path: Path, put_back: bool) -> None:
     made, second = blocks(), blocks(0.4)
     world = World(service(tmp_path, made))
@@ -296,6 +297,7 @@ def test_asked_twice_the_last_file_counts(tmp_path: Path, put_back: bool) -> Non
     assert promised == ([1.6] if put_back else [1.6, 0.4])
 
 
+@pytest.mark.soak
 def test_a_restart_before_the_border_needs_to_be_agreed_to(tmp_path: Path) -> None:
     made, other = blocks(0.8), blocks(0.4)
     world = World(service(tmp_path, made))

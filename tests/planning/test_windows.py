@@ -117,7 +117,7 @@ def squared_error(
 
 
 @pytest.mark.parametrize(("window", "golden"), [(49, {6}), (673, {84})], ids=["day", "two weeks"])
-@pytest.mark.sampled
+@pytest.mark.soak
 def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: set[float]) -> None:
     """At 600 homes, on draws of its own; means of 24 draws and of the plan's are 2 % uncertain."""
     ratio = 2200 / 213 / 600  # clamp over the energy below it

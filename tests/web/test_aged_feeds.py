@@ -208,6 +208,7 @@ def test_home_assistant_keeps_the_forecast_in_an_attribute(tmp_path: Path) -> No
         broker.stop()
 
 
+@pytest.mark.soak
 def test_feed_in_prices_are_a_list_of_evcc() -> None:
     plain = Face()
     assert plain.call("GET", "/v1/evcc/feed_in").json() == []

@@ -79,6 +79,7 @@ def test_a_thousand_readings_of_the_past_leave_the_present_open(tmp_path: Path) 
     assert [one.source for one in world.releases().values()] == ["readings"]
 
 
+@pytest.mark.soak
 def test_a_store_that_was_filled_before_takes_the_present(tmp_path: Path) -> None:
     made = service(tmp_path)
     with open_meters(made.meters) as meters:

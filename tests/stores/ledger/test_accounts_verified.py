@@ -274,7 +274,7 @@ def test_a_forged_account_fails(
 
 
 @pytest.mark.parametrize("after", ["inside a block", "a booked gap", "the first step"])
-@pytest.mark.sampled
+@pytest.mark.soak
 def test_a_house_takes_along_no_better_account(tmp_path: Path, honest: Honest, after: str) -> None:
     """Its zone's, of an open block as cut after the last step; what is booked is not forgotten."""
     of = {"inside a block": (READ, 8), "a booked gap": (GAP, 0), "the first step": (READ, 0)}[after]
@@ -353,6 +353,7 @@ def test_terms_that_begin_inside_a_block_wait_for_its_end(tmp_path: Path) -> Non
     assert audit_says(tmp_path, records, (terms_of(first), terms_of(second))).status == "passed"
 
 
+@pytest.mark.soak
 def test_prices_come_back_where_nothing_is_promised_about_an_interval_any_more(
     tmp_path: Path,
 ) -> None:
