@@ -22,7 +22,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.soak
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if "spark" not in name])
 def test_a_benchmark_runs(name: str) -> None:
     """Whether a goal is met at such a size says nothing. Spark takes half a minute to start."""

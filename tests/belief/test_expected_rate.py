@@ -80,6 +80,7 @@ def test_the_price_behind_a_release_is_what_draws_show(
     assert found == pytest.approx(due, abs=5 * error + (0.005 if clamp else 1e-4))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("load_hat", [5000, 11_400, 14_000, 40_000])
 @TARIFFS
 def test_the_price_behind_noise_of_a_block_is_what_dense_sums_say(
