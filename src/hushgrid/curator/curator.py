@@ -76,7 +76,7 @@ log = logging.getLogger("hushgrid.curator")
 PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
-EVERY = 200  # records between two checkpoints
+EVERY = 20  # records between two checkpoints: what a curator that takes over replays
 LEARNED = 20  # releases that public knowledge takes in one pass, where nothing waits for it
 
 
