@@ -508,6 +508,8 @@ class Process:
                     return
                 if self._pass(zone, clock) and zone.next_due() <= start:
                     late.append(zone)
+            for zone in due:  # also where zones stay behind: what takes over replays the rest
+                self._keep(zone)
             due = late
         for zone in self._zones:
             self._keep(zone)

@@ -221,7 +221,7 @@ class Standby:
         for zone in self._zones:
             head, witness = self.store.head(zone), self.witnesses.of(zone)
             seq = head.seq if head else 0
-            if all(tail.records[-1].seq <= seq for tail in witness.tails()):
+            if all(tail.seq <= seq for tail in witness.tails()):
                 continue
             try:
                 with self.store.recovering(zone):

@@ -240,6 +240,9 @@ def recover(
     tails, open_end, missed = witness.tails(), False, dict[str, Record]()
     lost, forked, heads = list[_LostRecords](), list[_LostRecords](), set[str]()
     for tail in tails:
+        last = next(store.records(zone, tail.seq - 1), None)
+        if last is not None and last.digest == tail.digest:  # and all before it
+            continue
         first = tail.records[0].seq
         stored = {record.seq: record.digest for record in store.records(zone, max(first - 2, 0))}
         missing = [record for record in tail.records if stored.get(record.seq) != record.digest]
@@ -270,7 +273,7 @@ def recover(
         if fold.place is not None and record.prev == fold.place.head.digest:
             _append_again(store, zone, fold, [record], key)
     # a damaged last line was a record that the store lacks
-    damaged = any(tail.damaged and tail.records[-1].seq >= fold.seq for tail in tails)
+    damaged = any(tail.damaged and tail.seq >= fold.seq for tail in tails)
     opening = OpenedLedger(
         lost=damaged or bool(lost) or open_end,
         last_t=max((loss.last for loss in lost), default=0),

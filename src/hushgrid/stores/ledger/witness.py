@@ -29,9 +29,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
 
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
@@ -47,20 +46,48 @@ WRITTEN, READ = b"w ", b"r "
 END = b"end\n"  # overwritten by the next line: a file that is cut anywhere lacks it
 
 
-class Tail(NamedTuple):
+class Tail:
     """Records that follow each other, the last ones of a file.
 
+    The last one stands for all before it, which its digest covers: where the ledger has it, none
+    but its line is parsed.
+
+    Args:
+        zone: The zone of the records.
+        content: The bytes of the file.
+
     Attributes:
-        records: The records.
+        seq: The number of the last record; 0 without one.
+        digest: Its digest; empty without one.
         local: The last was written here, and the file's end is as it was written.
         intact: The file's end is as it was written.
         damaged: The last line is torn or changed: it may have been a further record.
     """
 
-    records: tuple[Record, ...] = ()
-    local: bool = False
-    intact: bool = True
-    damaged: bool = False
+    def __init__(self, zone: str, content: bytes) -> None:
+        self._zone, self._lines = zone, content.splitlines(keepends=True)
+        line = next((one for one in reversed(self._lines) if not END.startswith(one)), b"")
+        last = _parsed(zone, line)
+        self.damaged = bool(line) and last is None
+        self.intact = not self.damaged and (not line or self._lines[-1] == END)
+        self.local = self.intact and line.startswith(WRITTEN)
+        if last is None and self.records:
+            last = self.records[-1]
+        self.seq, self.digest = (0, "") if last is None else (last.seq, last.digest)
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """The records up to the last one that follow each other without a break."""
+        records: list[Record] = []
+        for line in self._lines:
+            record = None if END.startswith(line) else _parsed(self._zone, line)
+            # noted again: only who writes has changed
+            if record is None or (records and record.digest == records[-1].digest):
+                continue
+            if records and record.prev != records[-1].digest:
+                records.clear()
+            records.append(record)
+        return tuple(records[-2 * KEPT :])
 
 
 class Witness:
@@ -103,10 +130,8 @@ class Witness:
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
         tail = self._read()
-        tails = [tail, *(_tail(self._zone, _content(path)) for path in self._other_files())]
-        return sorted(
-            (tail for tail in tails if tail.records), key=lambda tail: -tail.records[-1].seq
-        )
+        tails = [tail, *(Tail(self._zone, _content(path)) for path in self._other_files())]
+        return sorted((tail for tail in tails if tail.seq), key=lambda tail: -tail.seq)
 
     @property
     def shared(self) -> bool:
@@ -118,6 +143,11 @@ class Witness:
         """The number of the last record noted here; 0 before any."""
         return self._seq
 
+    @property
+    def head(self) -> str:
+        """The digest of the last record noted here; empty before any."""
+        return self._head
+
     def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
         """Whether the record is the last that was written here, by the zone's one writer.
 
@@ -128,7 +158,7 @@ class Witness:
         if self._shared:
             last = {self._head, self._sent.digest if self._sent else self._head}
             return self._local and digest in last
-        return any(tail.local and tail.records[-1].digest == digest for tail in tails)
+        return any(tail.local and tail.digest == digest for tail in tails)
 
     def send(self, record: Record) -> None:
         """Keep a record that is about to be sent to the store; durable on return.
@@ -226,7 +256,7 @@ class Witness:
         """
         tail = self._read()
         at = {record.digest: n for n, record in enumerate(records, 1)}
-        last = tail.records[-1].digest if tail.records else ""
+        last = tail.digest
         if last not in at:
             self._memory.clear()
             self._write_anew([])
@@ -285,10 +315,10 @@ class Witness:
             content = b"".join([*self._memory, END]) if self._memory else b""
         else:
             content = _content(self._path)
-        tail = _tail(self._zone, content)
+        tail = Tail(self._zone, content)
         self._lines = content.count(b"\n") - bool(content) if tail.intact else None
-        if tail.records and tail.records[-1].digest != self._head:
-            self._head, self._seq = tail.records[-1].digest, tail.records[-1].seq
+        if tail.seq and tail.digest != self._head:
+            self._head, self._seq = tail.digest, tail.seq
             self._local = tail.local and not self._shared
         return tail
 
@@ -587,27 +617,3 @@ def _parsed(zone: str, line: bytes) -> Record | None:
 
 def _good_lines(zone: str, content: bytes) -> list[bytes]:
     return [line for line in content.splitlines(keepends=True) if _parsed(zone, line)]
-
-
-def _tail(zone: str, content: bytes) -> Tail:
-    """The records up to the last one that follow each other without a break."""
-    records: list[Record] = []
-    local = damaged = False
-    lines = content.splitlines(keepends=True)
-    intact = not lines or lines[-1] == END
-    for line in lines:
-        if END.startswith(line):
-            continue
-        record = _parsed(zone, line)
-        damaged = record is None
-        if record is None:
-            continue
-        if records and record.digest == records[-1].digest:  # noted again: who writes now
-            local = line.startswith(WRITTEN)
-            continue
-        if records and record.prev != records[-1].digest:
-            records.clear()
-        records.append(record)
-        local = line.startswith(WRITTEN)
-    intact = intact and not damaged
-    return Tail(tuple(records[-2 * KEPT :]), local and intact, intact, damaged)

@@ -429,11 +429,19 @@ class Ledger:
         if self.standing.terms is None:  # nothing can be judged yet
             return
         self._settled = True
-        records = list(self._store.records(self._zone, max(0, self._fold.seq - KEPT)))
-        if self._witness is not None and records:
-            self._witness.settle(records)
+        if self._witness is not None:
+            self._witness.settle(self._last_records(self._witness))
         if isinstance(self._store, Judged):
             self._store.settle(self._zone)
+
+    def _last_records(self, witness: Witness) -> list[Record]:
+        """The last records of the ledger; from the last one that the witness has, if it has it."""
+        start = max(0, self._fold.seq - KEPT)
+        if start < witness.seq <= self._fold.seq:
+            records = list(self._store.records(self._zone, witness.seq - 1))
+            if records[0].digest == witness.head:
+                return records
+        return list(self._store.records(self._zone, start))
 
     @property
     def can_be_asked(self) -> bool:
