@@ -145,11 +145,16 @@ def _next_release(fleet: Fleet, witness: Witness, since: float) -> float:
     return time.time() - since
 
 
-def _harmed(fleet: Fleet, witness: Witness, postgres: Postgres, rng: random.Random) -> list[float]:
-    """Kill or pause the active curator again and again, and restart the database once."""
+def _harmed(
+    fleet: Fleet, witness: Witness, postgres: Postgres, rng: random.Random
+) -> dict[str, list[float]]:
+    """Kill or pause the active curator again and again, and restart the database once.
+
+    Until each zone had a release again [s], by what was done.
+    """
     stories = ["kill"] * KILLS + ["pause"] * PAUSES + ["restart"]
     rng.shuffle(stories)
-    late = []
+    late: dict[str, list[float]] = {story: [] for story in stories}
     for story in stories:
         wait_for(lambda: fleet.active() is not None, fleet.curators)
         time.sleep(rng.uniform(0, TICK))
@@ -163,11 +168,9 @@ def _harmed(fleet: Fleet, witness: Witness, postgres: Postgres, rng: random.Rand
         else:
             active.send(signal.SIGSTOP)
         took = _next_release(fleet, witness, since)
-        late.append(took)
+        late[story].append(took)
         if story == "pause" and active is not None:
             active.send(signal.SIGCONT)
-        if BY_THE_CLOCK and story != "restart":
-            assert took <= (AFTER_KILL if story == "kill" else AFTER_PAUSE), story
     return late
 
 
@@ -198,7 +201,10 @@ def test_the_active_curator_killed_and_paused_at_random(
         assert zone in ZONES[::3] if blocks else True
     assert meters.taken, "the active curator takes readings"
     _judge_shown(meters.shown, standings)
-    print(f"{KILLS} kills, {PAUSES} pauses, next release after at most {max(late):.2f} s")
+    print({story: f"{len(times)}, at most {max(times):.2f} s" for story, times in late.items()})
+    if BY_THE_CLOCK:  # what must hold on any machine is judged before
+        assert max(late["kill"]) <= AFTER_KILL
+        assert max(late["pause"]) <= AFTER_PAUSE
 
 
 def _judge_shown(shown: list[dict[str, Any]], standings: dict[str, LedgerState]) -> None:
