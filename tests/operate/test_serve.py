@@ -263,6 +263,36 @@ def test_a_zone_that_fails_keeps_readings_no_longer(
             process._meters.get(zone.id, START)
 
 
+def test_a_zone_that_stays_behind_keeps_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A curator that takes over replays what follows the last one."""
+
+    class Wall:
+        time = float(START)
+
+        def now(self) -> float:
+            return self.time
+
+    monkeypatch.setattr(Curator.keep_checkpoint, "__defaults__", (2,))
+    clock, zone = Wall(), service()
+    made = deployment(tmp_path, zone)
+    with ExitStack() as stack:
+        process = Process(made, stack)
+        process.open(START)
+        houses = range(len(zone.meters))
+        for start in range(START, START + 4 * 900, 900):
+            process._meters.put(zone.id, houses, [start] * 6, [900] * 6, [100] * 6)
+        clock.time += 4 * 900 + zone.grace
+        passes = iter(range(3))  # stopped while one interval is due
+        process.turn(clock, stopped=lambda: next(passes, None) is None)
+        with open_store(made.ledger, create=False) as store:
+            checkpoint, head = store.checkpoint(zone.id), store.head(zone.id)
+    assert head is not None
+    assert checkpoint is not None
+    assert head.seq - checkpoint[1] < 2
+
+
 def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:
     made = deployment(tmp_path, service())
     stop = threading.Event()

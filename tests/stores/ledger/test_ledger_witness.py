@@ -16,7 +16,7 @@ import pytest
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.stores.ledger import witness
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import Head
+from hushgrid.stores.ledger.records import Head, Record
 from hushgrid.stores.ledger.recovery import OpenedLedger
 from hushgrid.stores.ledger.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.stores.ledger.witness import KEPT, Witness, Witnesses
@@ -167,6 +167,24 @@ def test_the_file_stays_small_and_its_end_whole(tmp_path: Path) -> None:
     (tail,) = one.tails()
     assert tail.local
     assert tail.records == tuple(records[-lines:])
+
+
+def test_a_start_parses_few_lines_of_a_witness_that_the_ledger_covers(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the age of the zone: a curator that takes over opens many."""
+    machine.grow(*range(1, 121))
+    parse, parsed = witness._parsed, list[bytes]()
+
+    def counted(zone: str, line: bytes) -> Record | None:
+        parsed.append(line)
+        return parse(zone, line)
+
+    monkeypatch.setattr(witness, "_parsed", counted)
+    with machine.opened() as ledger:
+        ledger.settle()
+        assert ledger.standing.last_t == 120
+    assert len(parsed) <= 8
 
 
 def test_processes_have_places_of_their_own_and_read_the_others(tmp_path: Path) -> None:
