@@ -104,7 +104,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
     zone = zone_of(folder)
     with (
         open_store(str(folder / "ledger.db")) as store,
-        MeterStore((folder / "place").read_text()) as meters,
+        MeterStore((folder / "place").read_text(), keys=folder / "keys") as meters,
         Witnesses(folder / "witness") as witnesses,
         Curator.open(
             zone,
