@@ -36,7 +36,7 @@ from hushgrid.files.readings import NO_MAPPINGS
 from hushgrid.files.settings import Http
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.web.http import models, readings
-from hushgrid.web.http.common import ERRORS, Heavy, Pieces, conditional
+from hushgrid.web.http.common import ERRORS, OF_ZONE, Heavy, Pieces, conditional, refusals
 from hushgrid.web.http.languages import ENGLISH, NAMES, catalogue, preferred_language
 from hushgrid.web.http.metrics import Metrics, ZoneStates
 from hushgrid.web.http.middleware import (
@@ -97,7 +97,7 @@ class App(FastAPI):
             generate_unique_id_function=_operation_id,
             # it would record messages of errors, which may hold a reading
             telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-            responses=models.refusals(
+            responses=refusals(
                 {401: "The token is not valid.", 429: "Too many requests.", 500: "A fault."}
             ),
             **settings,
@@ -124,7 +124,7 @@ class App(FastAPI):
                     if "Validation" in operation["responses"].get("422", {}).get("description", ""):
                         del operation["responses"]["422"]
                     if "security" in operation:
-                        answers = models.refusals({403: "The scope is missing."})
+                        answers = refusals({403: "The scope is missing."})
                         operation["responses"].setdefault("403", answers[403])
         return self.openapi_schema or {}
 
@@ -303,8 +303,8 @@ def _add_status(
         response_class=Response,
         responses={
             200: {"content": {"application/x-ndjson": {}}},
-            **models.OF_ZONE,
-            **models.refusals({503: "Too many at once."}),
+            **OF_ZONE,
+            **refusals({503: "Too many at once."}),
         },
         dependencies=[BY_SESSION, scopes("audit")],
     )

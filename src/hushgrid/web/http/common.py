@@ -30,6 +30,23 @@ from hushgrid.errors import AccessError
 
 RETRY = {"Retry-After": "5"}
 
+PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
+
+
+def refusals(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route.
+
+    Args:
+        texts: what each status means.
+
+    Returns:
+        The argument `responses` of a route.
+    """
+    return {status: {"description": text, "content": PROBLEM} for status, text in texts.items()}
+
+
+OF_ZONE = refusals({400: "A parameter cannot be used.", 404: "No such zone, or nothing of it yet."})
+
 
 def problem(
     status: int, detail: str, headers: Mapping[str, str] | None = None, **members: Any

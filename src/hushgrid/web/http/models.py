@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
@@ -12,23 +12,6 @@ Time = Annotated[
 ]
 Count = Annotated[int, Field(ge=0)]
 Source = Literal["readings", "forecast", "fallback"]
-
-PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
-
-
-def refusals(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route.
-
-    Args:
-        texts: what each status means.
-
-    Returns:
-        The argument `responses` of a route.
-    """
-    return {status: {"description": text, "content": PROBLEM} for status, text in texts.items()}
-
-
-OF_ZONE = refusals({400: "A parameter cannot be used.", 404: "No such zone, or nothing of it yet."})
 
 
 class AnswerModel(BaseModel):

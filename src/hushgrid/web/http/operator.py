@@ -39,10 +39,10 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.meters.columns import Interval
-from hushgrid.web.http.common import RETRY, Refusal
+from hushgrid.web.http.common import OF_ZONE, RETRY, Refusal, refusals
 from hushgrid.web.http.metrics import ZoneStates
 from hushgrid.web.http.middleware import BY_SESSION, scopes
-from hushgrid.web.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
+from hushgrid.web.http.models import OperatorSummary, OperatorZone
 from hushgrid.web.http.prices import ZoneName, requested_zone
 from hushgrid.web.prices import History
 

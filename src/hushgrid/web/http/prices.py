@@ -49,10 +49,17 @@ from hushgrid.web.feeds import (
     prices,
 )
 from hushgrid.web.http import models
-from hushgrid.web.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
+from hushgrid.web.http.common import (
+    OF_ZONE,
+    RETRY,
+    Heavy,
+    ParameterError,
+    Refusal,
+    Sending,
+    refusals,
+)
 from hushgrid.web.http.languages import translate
 from hushgrid.web.http.middleware import caller_name, page_answer
-from hushgrid.web.http.models import OF_ZONE, refusals
 from hushgrid.web.prices import History, Page, Pages
 
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections

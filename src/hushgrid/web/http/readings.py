@@ -30,10 +30,10 @@ from hushgrid.files.apart import batches_apart, limited
 from hushgrid.files.readings import BUILT_IN, format_by, formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
-from hushgrid.web.http.common import RETRY, Refusal
+from hushgrid.web.http.common import RETRY, Refusal, refusals
 from hushgrid.web.http.metrics import Metrics
 from hushgrid.web.http.middleware import caller_of, scopes
-from hushgrid.web.http.models import AnswerModel, Count, refusals
+from hushgrid.web.http.models import AnswerModel, Count
 
 MOST = 64  # bodies of a group
 

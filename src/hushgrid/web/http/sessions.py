@@ -21,11 +21,11 @@ from hushgrid.web.http.common import (
     COOKIE,
     ParameterError,
     Refusal,
+    refusals,
     same_origin,
     session_cookie,
 )
 from hushgrid.web.http.middleware import BY_SESSION, caller_of
-from hushgrid.web.http.models import refusals
 from hushgrid.web.tokens import Access, Sessions
 
 NO_STORE = {"Cache-Control": "no-store"}
