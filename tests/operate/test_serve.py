@@ -37,6 +37,7 @@ from tests.operate.served import SECONDS, described
 from tests.web.brokers import Broker, free_port, until
 from tests.web.http.faces import NDJSON, as_ndjson
 from tests.web.messages import heard, send
+from tests.web.running import Wall
 
 ROOT = Path(__file__).parents[2]
 
@@ -236,19 +237,13 @@ def test_a_zone_that_fails_comes_back_and_the_others_go_on(
 def test_a_zone_that_fails_keeps_readings_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wall:
-        time = float(START)
-
-        def now(self) -> float:
-            return self.time
-
-    clock, zone = Wall(), service()
+    clock, zone = Wall(START), service()
     with ExitStack() as stack:
         process = Process(deployment(tmp_path, zone), stack)
         process.open(START)
         houses = range(len(zone.meters))
         process._meters.put(zone.id, houses, [START] * 6, [900] * 6, [100] * 6)
-        clock.time += 900 + zone.grace
+        clock.wall += 900 + zone.grace
         process.turn(clock)
         assert process._meters.get(zone.id, START).present.all()
 
@@ -257,7 +252,7 @@ def test_a_zone_that_fails_keeps_readings_no_longer(
 
         monkeypatch.setattr(Curator, "run", away)
         monkeypatch.setattr(ZoneRun, "open", away)
-        clock.time += zone.retention + 900
+        clock.wall += zone.retention + 900
         process.turn(clock)
         with pytest.raises(MeterError, match="purged"):
             process._meters.get(zone.id, START)
@@ -268,14 +263,8 @@ def test_a_zone_that_stays_behind_keeps_checkpoints(
 ) -> None:
     """A curator that takes over replays what follows the last one."""
 
-    class Wall:
-        time = float(START)
-
-        def now(self) -> float:
-            return self.time
-
     monkeypatch.setattr(Curator.keep_checkpoint, "__defaults__", (2,))
-    clock, zone = Wall(), service()
+    clock, zone = Wall(START), service()
     made = deployment(tmp_path, zone)
     with ExitStack() as stack:
         process = Process(made, stack)
@@ -283,7 +272,7 @@ def test_a_zone_that_stays_behind_keeps_checkpoints(
         houses = range(len(zone.meters))
         for start in range(START, START + 4 * 900, 900):
             process._meters.put(zone.id, houses, [start] * 6, [900] * 6, [100] * 6)
-        clock.time += 4 * 900 + zone.grace
+        clock.wall += 4 * 900 + zone.grace
         passes = iter(range(3))  # stopped while one interval is due
         process.turn(clock, stopped=lambda: next(passes, None) is None)
         with open_store(made.ledger, create=False) as store:

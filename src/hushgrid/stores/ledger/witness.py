@@ -66,7 +66,7 @@ class Tail:
 
     def __init__(self, zone: str, content: bytes) -> None:
         self._zone, self._lines = zone, content.splitlines(keepends=True)
-        line = next((one for one in reversed(self._lines) if not END.startswith(one)), b"")
+        line = next((text for text in reversed(self._lines) if not END.startswith(text)), b"")
         last = _parsed(zone, line)
         self.damaged = bool(line) and last is None
         self.intact = not self.damaged and (not line or self._lines[-1] == END)
