@@ -150,7 +150,7 @@ def replay(
         bounds, bound_from, USUAL if usual is None else usual,
         "as published for a home of Great Britain" if usual is None else "given",
         zone_tariff,
-        "scaled so that the mean load of the first days costs 250 above the price at no load"
+        "scaled so that the mean load of the first days costs 0.25 above the price at no load"
         if tariff is None else f"table [tariff] of {tariff.name}",
         train_days, 1 if quick else draws, seed, quick, jobs,
     )  # fmt: skip

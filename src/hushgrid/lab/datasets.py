@@ -36,7 +36,7 @@ SATURDAY = 5  # days after Monday
 _THURSDAY = 3  # the first day of 1970
 _LEAST = 0.005  # chance a step of any move
 _SPREAD = 1e-3  # share of every law that lies anywhere below the bound
-_MEAN_RATE = 250_000 / 1000  # the tariff is scaled until the mean load costs what the paper's does
+_MEAN_RATE = 0.25  # above the rate at no load, at the mean load [currency/kWh]: the paper's ratio
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class _Fit:
     emit: Floats  # (groups, 2, bins)
 
 
-def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) -> Scenario:
+def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 0.0625) -> Scenario:
     """A zone from readings of earlier days under one contract bound.
 
     For real readings without labels: state 1 is the one with more use. The readings of all homes of
