@@ -54,7 +54,7 @@ LABELS = {
     TIME_OF_USE: "time of use, four bands",
     LAST_WEEK: "last week's price, exact loads",
     YESTERDAY: "yesterday's price, exact loads",
-    ROLLING_MEAN: "mean of the last five days of the kind, exact loads",
+    ROLLING_MEAN: "mean of the last five days of the same kind, exact loads",
 }
 NO_READING = (UNREAD, PUBLIC_SHAPE, FLAT, TIME_OF_USE)
 MOST_ERROR = 0.10  # of the price, of terms that are recommended
@@ -464,8 +464,8 @@ def recommended(
             (
                 f"{least}{reach}",
                 f"For {homes} homes no promise about a window at ε = 1 or less makes a price from"
-                f" meters {1 - GAIN:.0%} better than that, which is asked here for their use:"
-                " publish the price without readings, or make one zone of several.",
+                f" meters {100 * (1 - GAIN):.0f} % better than that, which is asked here for their"
+                " use: publish the price without readings, or make one zone of several.",
                 *_of_intervals(figures),
             ),
         )  # fmt: skip
