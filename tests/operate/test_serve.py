@@ -23,11 +23,14 @@ from hushgrid.curator.clock import FastClock, utc
 from hushgrid.curator.curator import Curator
 from hushgrid.curator.status import from_ledger, from_service
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.settings import Http, Mqtt
+from hushgrid.files.weeks import in_week
 from hushgrid.operate import process, serve
 from hushgrid.operate.process import Process, ZoneRun
 from hushgrid.stores.ledger import open_store, recovery
 from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import MeterStore, open_meters
@@ -280,6 +283,38 @@ def test_a_zone_that_stays_behind_keeps_checkpoints(
     assert head is not None
     assert checkpoint is not None
     assert head.seq - checkpoint[1] < 2
+
+
+def test_next_weeks_begin_once_all_zones_have_their_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A week takes a second to begin: of many zones the last would be minutes late."""
+    clock, order = Wall(START), list[str]()
+    zones = [service(name, policy=Policy(0.5, horizon=2)) for name in ("a", "b", "c")]
+    tick = Curator.tick
+
+    def ticked(curator: Curator, now: float) -> ReleaseRecord:
+        order.append(f"price {curator.service.id}")
+        return tick(curator, now)
+
+    def begun(zone: ZoneService, t: int) -> ZoneService:
+        later = in_week(zone, t)
+        if later is not zone:
+            order.append(f"week {zone.id}")
+            clock.wall += 450  # the third one has to wait: an interval closes
+        return later
+
+    monkeypatch.setattr(Curator, "tick", ticked)
+    with ExitStack() as stack:
+        process = Process(deployment(tmp_path, *zones), stack)
+        process.open(START)
+        monkeypatch.setattr("hushgrid.curator.curator.in_week", begun)
+        for n in (1, 2, 3):
+            clock.wall = START + 900 * n + zones[0].grace
+            process.turn(clock)
+    prices = ["price a", "price b", "price c"]
+    assert order[:8] == [*prices, *prices, "week a", "week b"]
+    assert order[8:] == ["price a", "price b", "week c", "price c"], "its week comes first"
 
 
 def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:

@@ -298,6 +298,11 @@ class Curator:
         self.leave_out_until(self.start_of(t))
 
     @property
+    def _over(self) -> bool:
+        """Whether the steps of the present week are over."""
+        return self._replay.state.t > self.service.policy.horizon
+
+    @property
     def doubt(self) -> str | None:
         """Why the clock may be wrong, so that nothing is published; None: it may not."""
         return self._clock.reason
@@ -324,7 +329,7 @@ class Curator:
     def status(self) -> Status:
         """The present state of the zone."""
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
-        state = state if self._draws is not None else "forecast only"
+        state = state if self._draws is not None or self._over else "forecast only"
         state = WAITS if self._held else NO_SIZE if self._sizes.lost else state
         state = state if self._usable else "fallback only"
         if self._last is None:
@@ -373,6 +378,7 @@ class Curator:
             return releases
         self.list_prices(now)
         while self.next_due() <= now and len(releases) < most:
+            self.renew()
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
                 self._leave_out(min(behind - LATE + 1, AT_ONCE))
@@ -382,8 +388,8 @@ class Curator:
             self.renew()
             self._expected()  # whether a reading is missing or not: the time taken shows nothing
             releases.append(self.tick(now))
-        self.renew()
-        self._expected()
+        if not self._over:  # the next week takes a second to begin, and other zones may be due
+            self._expected()
         return releases
 
     def list_prices(self, now: float) -> None:
@@ -392,6 +398,7 @@ class Curator:
         due = due_list(self.service, standing, now)
         if due is None:
             return
+        self.renew()
         knowledge = self._replay.public if self._usable else None
         rates = self._replay.state.rates
         entry = price_list(self.service, due, standing, knowledge, self.t, rates, now)
@@ -417,8 +424,9 @@ class Curator:
     def renew(self) -> None:
         """Go on with the steps of the next week, where those of the present one are over.
 
-        The account goes on. Where they cannot begin, the zone publishes forecasts, and an operator
-        has to begin other terms.
+        `run` does so before what is due, and leaves it to the caller where nothing is: it takes as
+        long as following the releases of sixty days. The account goes on. Where the steps cannot
+        begin, the zone publishes forecasts, and an operator has to begin other terms.
         """
         t, ends = self.t, self.service.ends
         if ends == self._refused:
@@ -450,7 +458,7 @@ class Curator:
             LedgerError: It cannot be written.
         """
         self._replay.learn(LEARNED)
-        if self._last is None or self._last.seq - self._checkpoint < spacing:
+        if self._over or self._last is None or self._last.seq - self._checkpoint < spacing:
             return
         arrays = self._replay.to_arrays()
         if arrays is not None:
@@ -584,7 +592,7 @@ class Curator:
         """
         self._usable = True
         self._held = self._ledger.standing.gap is not None
-        over = self._replay.state.t > self.service.policy.horizon
+        over = self._over
         try:
             calibration = None if over or self._held else self._admitted()
             self._held = self._held or (calibration is None and not over)

@@ -193,6 +193,17 @@ class ZoneRun:
         self.service = curator.service
         return releases
 
+    def renew(self) -> None:
+        """Begin its next week where the present one is over; closed where that fails."""
+        if self.curator is None or self.curator.doubt is not None:
+            return
+        try:
+            self.curator.renew()
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.service = self.curator.service
+
     def refresh(self) -> None:
         """Forget failures: their cause may be over."""
         self._pause, self._again, self.failures, self._away = self._first, 0.0, 0, False
@@ -514,7 +525,19 @@ class Process:
         for zone in self._zones:
             self._keep(zone)
             self._purge(zone, start)
+        self._begin_weeks(clock, stopped)
         self._passed()
+
+    def _begin_weeks(self, clock: Clock, stopped: Callable[[], bool]) -> None:
+        """Begin the next week of zones whose week is over, while no interval closes."""
+        due = min((zone.next_due() for zone in self._zones), default=math.inf)
+        for zone in self._zones:
+            if stopped() or clock.now() >= due:
+                return
+            before = zone.service
+            zone.renew()
+            if zone.service is not before:
+                self._renew(zone.service)
 
     def _pass(self, zone: ZoneRun, clock: Clock) -> bool:
         """Publish a zone's next interval if it is due; whether it was published."""
