@@ -129,7 +129,11 @@ class Driven:
             time.sleep(0.05)
 
     def until_ready(self) -> None:
-        self.until(lambda: all(self._status(web, "/readyz") == 200 for web in self._webs))
+        """Until all answer and one is active; the others stand by."""
+        self.until(
+            lambda: all(self._status(web, "/healthz") == 200 for web in self._webs)
+            and any(self._status(web, "/readyz") == 200 for web in self._webs)
+        )
 
     def until_published(self) -> None:
         """Until each zone has a further price."""
@@ -240,8 +244,9 @@ class Driven:
         return 0
 
     def _stated(self) -> dict[str, int]:
-        """The last step of each zone by its own account."""
-        with httpx.Client(**self._webs[0]) as web:
+        """The last step of each zone by the account of the active curator."""
+        active = next(web for web in self._webs if self._status(web, "/readyz") == 200)
+        with httpx.Client(**active) as web:
             answer = web.get("/v1/status")
         return {one["zone"]: one["t"] for one in answer.json()["zones"]}
 
