@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from hushgrid._kernels.load_filter import within_block
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import NO_FACTOR, PublicKnowledge
 from hushgrid.belief.followed import EarlierRelease, EvenDays, FollowedKnowledge
-from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
+from hushgrid.belief.load_filter import FINE_SIZES, LoadFilter, SeenLoads, Spreads
+from hushgrid.belief.posterior import SHAPES, block_chances, block_halves
 from hushgrid.belief.rate_interval import noise_interval, posterior_interval
 
 LENGTHS = (5, 1, 8, 2)
@@ -234,6 +236,46 @@ def test_nineteen_of_twenty_loads_are_in_their_intervals(clamp: tuple[int, ...])
             alone.append(bare.low <= load <= bare.high)
     assert 0.9 <= np.mean(held) <= 0.99
     assert 0.87 <= np.mean(alone) <= 0.995
+
+
+@pytest.mark.parametrize("shape", ["laplace", "gaussian"])
+def test_what_releases_say_of_widths_equals_its_twin(shape: str) -> None:
+    """By Bayes' rule over all widths, spreads and half-widths, step by step."""
+    rng, lengths = np.random.default_rng(8), np.array([6, 6, 6, 0, 0, 4, 4, 4, 4, 0])
+    opens = np.isin(np.arange(10), (0, 5))
+    mean, spread, b = rng.normal(6e4, 5e3, 10), rng.uniform(2e3, 6e3, 10), rng.uniform(1e3, 6e3, 10)
+    seen = mean + rng.normal(0, 4e3, 10)
+    known = FollowedKnowledge.start(replace(_zone(), shape=SHAPES[shape]), EvenDays(), 60_000.0)
+    found = known._widened(seen, b, mean, spread**2, lengths, opens)
+
+    factors = np.exp(np.linspace(math.log(0.5), math.log(2.5), 13))
+    law = np.exp(-((np.log(factors) / 0.3) ** 2) / 2)
+    widths, sizes = law / law.sum(), block_chances(FINE_SIZES)
+
+    def density(t: int, s: float) -> Floats:
+        """Of what is seen: for each half-width in a block, else the only one."""
+        if not lengths[t]:
+            return SHAPES[shape].evidence(seen[t], mean[t], np.array([s**2]), b[t])
+        halves = b[t] * block_halves(int(lengths[t]), FINE_SIZES)
+        ends = (seen[t] - mean[t] + halves) / s, (seen[t] - mean[t] - halves) / s
+        return np.log((stats.norm.cdf(ends[0]) - stats.norm.cdf(ends[1])) / (2 * halves))
+
+    for t in range(10):
+        sizes = block_chances(FINE_SIZES) if opens[t] else sizes
+        chances = sizes if lengths[t] else np.ones(1)
+        says = [
+            0.3 * chances @ np.exp(density(t, 0.7 * factor * spread[t]))
+            + 0.5 * chances @ np.exp(density(t, factor * spread[t]))
+            + 0.2 * chances @ np.exp(density(t, 1.6 * factor * spread[t]))
+            for factor in factors
+        ]
+        widths = widths ** (1 - 1 / 6000) * law ** (1 / 6000) * says
+        widths = widths / widths.sum()
+        if lengths[t]:
+            sizes = sizes * np.exp(density(t, spread[t]))
+            sizes = sizes / sizes.sum()
+    assert found.widths == pytest.approx(widths, rel=1e-7)
+    assert found.noise_sizes == pytest.approx(sizes, rel=1e-8, abs=1e-11)
 
 
 @pytest.mark.soak

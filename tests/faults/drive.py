@@ -131,8 +131,10 @@ class Driven:
     def until_ready(self) -> None:
         """Until all answer and one is active; the others stand by."""
         self.until(
-            lambda: all(self._status(web, "/healthz") == 200 for web in self._webs)
-            and any(self._status(web, "/readyz") == 200 for web in self._webs)
+            lambda: (
+                all(self._status(web, "/healthz") == 200 for web in self._webs)
+                and any(self._status(web, "/readyz") == 200 for web in self._webs)
+            )
         )
 
     def until_published(self) -> None:

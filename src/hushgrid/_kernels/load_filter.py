@@ -122,6 +122,53 @@ def within_block(noisy, mean, variance, halves, chances):  # type: ignore[no-unt
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
+def widen(  # type: ignore[no-untyped-def]
+    noisy, scale, normal, mean, variance, halves, row, begins, start, factors, law, forgotten,
+    tails, shares, widths, sizes
+):  # fmt: skip
+    """What releases say, one after another, of how much wider the law of a load is than foreseen.
+
+    Args:
+        noisy: (n,): noisy loads [Wh].
+        scale: (n,): scales of their noise [Wh], above 0.
+        normal: Whether noise of a step of its own is Gaussian, else Laplace.
+        mean: (n,): means foreseen [Wh].
+        variance: (n,): variances foreseen [Wh^2], above 0.
+        halves: (k, G): half-widths that the noise of a block may have, relative to its scale.
+        row: (n,): the row of `halves`; below 0 where the noise is that of a step of its own.
+        begins: (n,): whether a block of steps begins.
+        start: (G,): probability of each half-width there.
+        factors: (W,): how much wider it may be.
+        law: (W,): probability of each before any release.
+        forgotten: Share of what releases say that each later one takes away.
+        tails: (3,): spreads of the law's parts, relative to it.
+        shares: (3,): their shares.
+        widths: (W,): probability of each factor; changed to that after the releases.
+        sizes: (G,): probability of each half-width of the open block; changed likewise.
+    """
+    chances, parts, logs = sizes.copy(), np.empty(len(tails)), np.empty(len(factors))
+    for t in range(len(noisy)):
+        half = halves[max(row[t], 0)] * scale[t]
+        if row[t] >= 0 and begins[t]:
+            sizes[:] = start
+        for i in range(len(factors)):
+            for k in range(len(tails)):
+                v = (factors[i] * tails[k]) ** 2 * variance[t]
+                if row[t] >= 0:
+                    chances[:] = sizes
+                    parts[k] = _within(noisy[t], mean[t], v, half, chances)[2]
+                else:
+                    parts[k] = _behind(noisy[t], mean[t], v, scale[t], normal)[2]
+            top = parts.max()
+            logs[i] = top + np.log((np.exp(parts - top) * shares).sum())
+            logs[i] += (1 - forgotten) * np.log(widths[i]) + forgotten * np.log(law[i])
+        if row[t] >= 0:
+            _within(noisy[t], mean[t], variance[t], half, sizes)
+        widths[:] = np.exp(logs - logs.max())
+        widths /= widths.sum()
+
+
+@njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
     noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean, covariance,
     halves, begins, sizes, moments

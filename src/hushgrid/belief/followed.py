@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._numbers import Floats, Int32s
 from hushgrid.belief.estimate import (
@@ -241,11 +241,9 @@ class FollowedKnowledge:
         share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
         last = self.knowing(recent[-1].covariates)
         filtered, bank = self.bank.follow(loads)
-        for release in recent:
-            at = release.t - first
-            law = (filtered.forecast[at], filtered.forecast_variance[at])
-            within = (int(length[at]), bool(begins[at]))
-            last = last._widened(release.load_hat, release.scale, *law, *within)
+        of_releases = np.array([release.t - first for release in recent])
+        seen = (load_hat, scale, filtered.forecast, filtered.forecast_variance, length, begins)
+        last = last._widened(*(column[of_releases] for column in seen))
         return replace(last, bank=bank, share=share)
 
     @property
@@ -321,29 +319,33 @@ class FollowedKnowledge:
         return _TAIL_WIDTH * float(np.exp(self.widths @ np.log(_WIDTHS)))
 
     def _widened(
-        self, load_hat: float, scale: float, mean: float, variance: float, length: int, begins: bool
+        self,
+        load_hat: ArrayLike,
+        scale: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        length: ArrayLike,
+        begins: ArrayLike,
     ) -> FollowedKnowledge:
-        """The knowledge with what a release says about the widths of intervals.
+        """The knowledge with what releases say about the widths of intervals.
 
         The releases of a block of steps share the size of their noise, whose chances go on from
         release to release.
         """
-        from hushgrid._kernels.load_filter import within_block
+        from hushgrid._kernels.load_filter import widen
 
-        sizes, b = self.noise_sizes, scale or NO_NOISE
-        wide = np.append(np.outer(_WIDTHS, _TAILS), 1.0)  # last: as foreseen
-        m, v = np.full(len(wide), mean), wide**2 * variance
-        if length:
-            after = np.tile(block_chances(len(sizes)) if begins else sizes, (len(wide), 1))
-            logs = within_block(load_hat, m, v, b * block_halves(length, len(sizes)), after)[:, 2]
-            sizes = after[-1]
-        else:
-            logs = self.shape.evidence(load_hat, m, v, b)
-        log_rows = logs[:-1].reshape(len(_WIDTHS), -1)
-        top = log_rows.max(axis=1)
-        logs = top + np.log(np.exp(log_rows - top[:, None]) @ _TAIL_SHARES)
-        faded = self.widths ** (1 - _FORGOTTEN) * _WIDTH_LAW**_FORGOTTEN
-        return replace(self, widths=posterior_weights(faded, logs), noise_sizes=sizes)
+        noisy, b, m, v = (
+            np.array(x, np.float64, ndmin=1) for x in (load_hat, scale, mean, variance)
+        )
+        lengths, row = np.unique(np.array(length, np.int64, ndmin=1), return_inverse=True)
+        sizes, widths = self.noise_sizes.copy(), self.widths.copy()
+        halves = np.array([block_halves(max(n, 1), len(sizes)) for n in lengths.tolist()])
+        noise = (halves, np.where(lengths > 0, np.arange(len(lengths)), -1)[row])
+        opens = (np.array(begins, np.bool_, ndmin=1), block_chances(len(sizes)))
+        laws = (_WIDTHS, _WIDTH_LAW, _FORGOTTEN, _TAILS, _TAIL_SHARES)
+        b[b == 0] = NO_NOISE
+        widen(noisy, b, self.shape is GAUSSIAN, m, v, *noise, *opens, *laws, widths, sizes)
+        return replace(self, widths=widths, noise_sizes=sizes)
 
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
         """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
