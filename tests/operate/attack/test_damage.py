@@ -239,7 +239,7 @@ def flip(made: Deployment, zone: str, what: str) -> None:
 
 
 FLIPS = {
-    "signature": "signature = replace(signature, 'a', 'b')",
+    "signature": "signature = iif(signature LIKE '0%', '1', '0') || substr(signature, 2)",
     "body": "body = replace(body, '0', '1')",
     "no JSON": "body = '{'",
 }
