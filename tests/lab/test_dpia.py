@@ -103,6 +103,19 @@ def test_necessity_is_not_shown_where_readings_gain_nothing() -> None:
     assert "show no necessity" in section(dpia_text(without), 2)
 
 
+def test_necessity_is_of_prices_in_real_time() -> None:
+    """A list that is closer by chance does not make it another price."""
+    figures = evidence()
+    lists = [
+        replace(price, ahead=True, error=replace(price.error, mean=0.9 * price.error.mean))
+        for price in figures.others
+        if price.gives_away == "nothing" and price.error is not None
+    ]
+    others = (*(price for price in figures.others if not price.ahead), *lists)
+    text = dpia_text(replace(figures, others=others))
+    assert "uses no reading is off by 22.0%" in section(text, 2)
+
+
 def test_no_recommendation_is_said() -> None:
     figures = replace(
         evidence(),

@@ -226,7 +226,7 @@ def _necessity(evidence: ReplayEvidence, advice: _Chosen | None) -> str:
     free = [
         price.error.mean
         for price in evidence.others
-        if price.gives_away == "nothing" and price.error is not None
+        if price.gives_away == "nothing" and price.error is not None and not price.ahead
     ]
     if not free:
         return "No price without readings was played, so these figures show no necessity."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -123,23 +123,15 @@ def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
     Returns:
         The OpenADR object; its times come from the ledger.
     """
-    created, start = utc(release.published_at), utc(release.applies_start)
+    start = utc(release.applies_start)
     words = [zone.id, start, f"({release.source})", "(simulated)" * release.simulated]
     return {
         "id": event_id(release),
-        "createdDateTime": created,
-        "modificationDateTime": created,
-        "objectType": "EVENT",
         "programID": program_id(zone.id),
         "eventName": " ".join(words).strip(),
         # intervals between measurement and application: fewer is newer, lower is better
         "priority": max(0, (release.applies_start - release.start) // zone.seconds),
-        "targets": None,
-        "payloadDescriptors": _descriptors(zone),
-        "intervalPeriod": {"start": start, "duration": duration(zone.seconds)},
-        "intervals": [
-            {"id": 0, "payloads": _payloads(zone, price(zone, release))},
-        ],
+        **_event(zone, release.published_at, start, [price(zone, release)]),
     }
 
 
@@ -166,23 +158,15 @@ def list_event(zone: ZoneService, record: PricesRecord) -> dict[str, Any]:
     Returns:
         The OpenADR object; its times come from the ledger.
     """
-    created, start = utc(record.published_at), utc(record.first)
+    start = utc(record.first)
     words = [zone.id, start, f"({record.source})", "(simulated)" * record.simulated]
+    prices = [price(zone, listed) for listed in record.prices()]
     return {
         "id": list_event_id(record),
-        "createdDateTime": created,
-        "modificationDateTime": created,
-        "objectType": "EVENT",
         "programID": program_id(zone.id),
         "eventName": " ".join(words).strip(),
         "priority": 0,
-        "targets": None,
-        "payloadDescriptors": _descriptors(zone),
-        "intervalPeriod": {"start": start, "duration": duration(record.seconds)},
-        "intervals": [
-            {"id": i, "payloads": _payloads(zone, price(zone, listed))}
-            for i, listed in enumerate(record.prices())
-        ],
+        **_event(zone, record.published_at, start, prices, record.seconds),
     }
 
 
@@ -202,16 +186,30 @@ def forecast_event(
     """
     return {
         "id": forecast_id(zone.id),
-        "createdDateTime": utc(zone.begins),
-        "modificationDateTime": utc(modified),
-        "objectType": "EVENT",
         "programID": forecast_id(zone.id),
         "eventName": f"{program_id(zone.id)} {FORECAST} (not binding)",
+        **_event(zone, modified, coming[0]["start"], coming),
+        "createdDateTime": utc(zone.begins),
+    }
+
+
+def _event(
+    zone: ZoneService,
+    modified: int,
+    start: str,
+    entries: Sequence[Mapping[str, Any]],
+    seconds: int | None = None,
+) -> dict[str, Any]:
+    """What all events have: intervals of `seconds`, else of the zone, each with its price."""
+    return {
+        "objectType": "EVENT",
+        "createdDateTime": utc(modified),
+        "modificationDateTime": utc(modified),
         "targets": None,
         "payloadDescriptors": _descriptors(zone),
-        "intervalPeriod": {"start": coming[0]["start"], "duration": duration(zone.seconds)},
+        "intervalPeriod": {"start": start, "duration": duration(seconds or zone.seconds)},
         "intervals": [
-            {"id": i, "payloads": _payloads(zone, entry)} for i, entry in enumerate(coming)
+            {"id": i, "payloads": _payloads(zone, entry)} for i, entry in enumerate(entries)
         ],
     }
 
