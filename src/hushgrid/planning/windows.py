@@ -357,7 +357,7 @@ def longest_window(
     load = np.array([usual * homes])
     weights = error_weights(load, tariff)
     zeros = np.zeros(1)
-    base = Prospect(zeros, zeros, zeros, zeros, load, zeros, weights, "releases")
+    base = Prospect(zeros, zeros, zeros, zeros, load, zeros, weights, "releases", shaped=True)
     errors_by_window = dict[str, float]()
     for name, days in WINDOWS.items():
         window = days * turn // 7 + 1
