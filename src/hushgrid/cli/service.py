@@ -179,8 +179,8 @@ def doctor(
     """Repair what is safe to repair in the stores and files of a service; say what is left.
 
     Rights of other users on secret files are taken away, the first block key is made where there is
-    none, temporary files of killed processes and checkpoints that do not fit the records are
-    removed. The service may run meanwhile. Exit 1 where something is left to do for a person.
+    none, temporary files of block keys and checkpoints that do not fit the records are removed.
+    The service may run meanwhile. Exit 1 where something is left to do for a person.
 
     Example: hushgrid doctor service.toml
 

@@ -96,12 +96,8 @@ def note_loss(
             f" and what followed them may be too.{_NAME_IT}"
         )
     closed = None if meters is None else meters.last_closed(service.id)
-    shares_server = (
-        opening.timeline is not None
-        and meters is not None
-        and meters.timeline() == opening.timeline
-    )
-    shares_server = shares_server and not opening.since
+    timeline = None if meters is None or opening.since else meters.timeline()
+    shares_server = timeline is not None and timeline == opening.timeline
     # by time: terms that were set aside number later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing)
@@ -427,7 +423,7 @@ def _resume_zone(
     standing = _standing(store, service)
     if standing is None and not witness.tails():
         return Resumed(service.id, "no gap")
-    key, booked = load(deployment.key), 0 if standing is None else len(standing.booked)
+    key = load(deployment.key)
     try:
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
@@ -450,37 +446,35 @@ def _resume_zone(
     except LedgerHeldError:
         if standing is None:
             return Resumed(service.id, "no gap")
-        if standing.gap is None:
-            return _confirm_clock(standing, witness, patience)
-        if lost_terms:
+        if standing.gap is not None and lost_terms:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost terms; stop the service,"
                 " and run the same command again."
             ) from None
         _check_lost_terms(service, standing, lost_terms)
-    if not witness.ask(standing.gap.head):
-        raise LedgerError(
-            f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
-            " run hushgrid resume, and start it again."
-        )
+    return _ask(service, store, standing, witness, patience)
+
+
+def _ask(
+    service: ZoneService,
+    store: LedgerStore,
+    standing: LedgerState,
+    witness: Witness,
+    patience: float,
+) -> Resumed:
+    """Have the running service book the gap or, without one, take its clock for right."""
+    head = standing.head.digest if standing.gap is None else standing.gap.head
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        time.sleep(min(0.2, patience))
-        standing = _standing(store, service)
-        if standing is not None and len(standing.booked) > booked:
-            return _outcome(service, standing)
-    return Resumed(service.id, "asked")
-
-
-def _confirm_clock(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
-    """Have the running service take its clock for right."""
-    head = standing.head.digest
-    deadline, has_request = time.monotonic() + patience, witness.ask(head)
-    while has_request and witness.is_asked(head):
+    witness.ask(head)
+    while witness.is_asked(head):
         if time.monotonic() > deadline:
-            return Resumed(standing.zone, "asked")
+            return Resumed(service.id, "asked")
         time.sleep(min(0.2, patience))
-    return Resumed(standing.zone, "confirmed" if has_request else "no gap")
+    if standing.gap is None:
+        return Resumed(service.id, "confirmed")
+    after = _standing(store, service)
+    is_booked = after is not None and len(after.booked) > len(standing.booked)
+    return _outcome(service, after) if after and is_booked else Resumed(service.id, "asked")
 
 
 def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:

@@ -287,7 +287,6 @@ class Deployment:
         standby: Whether other curators stand by on the same database.
         name: Name of this curator among those.
         witness: Folder of the witness on this machine; None: next to the ledger or the key.
-        witness_needed: Refuse to run where that folder cannot be written.
         mappings: Mappings of readings by name, beyond those built in.
         block_keys: Folder of the keys that seal sizes of block noise; None: next to the meter
             store's file, or for one on a server next to the key.
@@ -308,7 +307,6 @@ class Deployment:
     standby: bool = False
     name: str = "curator"
     witness: Path | None = None
-    witness_needed: bool = False
     mappings: Mapping[str, ColumnMapping] = field(default_factory=dict)
     block_keys: Path | None = None
 

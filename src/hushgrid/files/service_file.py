@@ -464,7 +464,6 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
         openadr=openadr if openadr.enabled else None,
         standby=service.standby,
         witness=stores.witness or (_witness(main.path, service.key) if remote else None),
-        witness_needed=stores.witness is not None,
         price_file=tables.publish.file if tables.publish else None,
         problems=_remarks(tables.http, tables.mqtt),
         mappings=tables.mappings,

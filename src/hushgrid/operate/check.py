@@ -61,7 +61,7 @@ from hushgrid.stores.ledger.duties import Checkpointed, LedgerStore
 from hushgrid.stores.ledger.sidecar import sidecar_path
 from hushgrid.stores.ledger.state import LedgerState
 from hushgrid.stores.ledger.store import CHECKPOINTS, LEDGER, lock_of
-from hushgrid.stores.ledger.witness import remove_unfinished, unfinished_files, witness_to_read
+from hushgrid.stores.ledger.witness import witness_to_read
 from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
 from hushgrid.stores.meters.columns import HeldRoster, Interval, Roster
@@ -215,11 +215,8 @@ def _stores(deployment: Deployment) -> Findings:
     states: dict[str, LedgerState] = {}
     with findings.at("stores.ledger"):
         _ledger(deployment, key, findings, states)
-    if deployment.witness_needed:
-        with findings.at("stores.witness"):
-            _witness(deployment.witness_folder)
-    for path in unfinished_files(deployment.witness_folder):
-        _unfinished(findings, "stores.witness", path, partial(remove_unfinished, path))
+    with findings.at("stores.witness"):
+        _witness(deployment.witness_folder)
     with findings.at("stores.meters"):
         _meters(deployment, findings, states)
     with findings.at("stores.block_keys"):

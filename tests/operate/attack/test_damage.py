@@ -4,7 +4,6 @@ reason for the other zones to stop.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -334,24 +333,17 @@ def test_nothing_is_repaired_for_another_user(played: World) -> None:
 def test_files_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
     assert run_cli("init", str(tmp_path)) == 0
     made = load_deployment(tmp_path / "service.toml")
-    keys, witness = tmp_path / "meters.sqlite.keys", made.witness_folder / "1"
-    witness.mkdir(parents=True)
-    (witness / "lock").touch()
-    left = [keys / "first.old", keys / f"{'0' * 16}.new", witness / f"{'0' * 16}.part"]
+    keys = tmp_path / "meters.sqlite.keys"
+    left = [keys / "first.old", keys / f"{'0' * 16}.new"]
     for path in left:
         path.write_text("what was erased")
         path.chmod(0o600)
     assert cured(made) == set(), "a process may be writing them"
     for path in left:
         os.utime(path, (0, 0))
-    held = os.open(witness / "lock", os.O_RDWR)
-    fcntl.flock(held, fcntl.LOCK_EX)
     first = (keys / "first").read_bytes()
     assert cured(made) == {"stores.block_keys"}
-    assert [path.exists() for path in left] == [False, False, True]
-    os.close(held)
-    assert cured(made) == {"stores.witness"}
-    assert not left[2].exists()
+    assert [path.exists() for path in left] == [False, False]
     assert (keys / "first").read_bytes() == first
     assert cured(made) == set()
 

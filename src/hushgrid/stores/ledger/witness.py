@@ -7,8 +7,8 @@ and before the record is shown to anyone.
 
     folder/1/lock          held by the process that writes below folder/1
     folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
-                           record; after the last one the line `end`
-    folder/1/ZONE.sent     with a stand-by: the record last sent to the store, before it is sent
+                           record; with a stand-by `sent` before it is sent to the store; after
+                           the last one the line `end`
     folder/ZONE.resume     the operator asks the running service to book the gap with this digest
     folder/ZONE.lock       held by the one process that may append, unless curators stand by
 
@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 from hushgrid.errors import LedgerError
@@ -38,11 +37,8 @@ from hushgrid.files.results import sync_folder
 from hushgrid.stores.ledger.duties import held_elsewhere
 from hushgrid.stores.ledger.records import Record, digest_of, from_line
 
-log = logging.getLogger("hushgrid.ledger")
-
 KEPT = 200  # records of a zone that stay when its file is written anew, at twice as many lines
-SLOTS = 64  # processes on one folder
-WRITTEN, READ = b"w ", b"r "
+WRITTEN, READ, SENT = b"w ", b"r ", b"sent "  # no damaged byte makes a sent record of another
 END = b"end\n"  # overwritten by the next line: a file that is cut anywhere lacks it
 
 
@@ -62,15 +58,19 @@ class Tail:
         local: The last was written here, and the file's end is as it was written.
         intact: The file's end is as it was written.
         damaged: The last line is torn or changed: it may have been a further record.
+        sent: The record that was sent after the last one, and never confirmed.
     """
 
     def __init__(self, zone: str, content: bytes) -> None:
-        self._zone, self._lines = zone, content.splitlines(keepends=True)
+        lines = content.splitlines(keepends=True)
+        self._zone, self._lines = zone, [line for line in lines if not line.startswith(SENT)]
         line = next((text for text in reversed(self._lines) if not END.startswith(text)), b"")
         last = _parsed(zone, line)
         self.damaged = bool(line) and last is None
-        self.intact = not self.damaged and (not line or self._lines[-1] == END)
+        self.intact = not self.damaged and lines[-1:] in ([], [END])
         self.local = self.intact and line.startswith(WRITTEN)
+        end = next((text for text in reversed(lines) if not END.startswith(text)), b"")
+        self.sent = _parsed(zone, end) if end.startswith(SENT) else None
         if last is None and self.records:
             last = self.records[-1]
         self.seq, self.digest = (0, "") if last is None else (last.seq, last.digest)
@@ -91,62 +91,34 @@ class Tail:
 
 
 class Witness:
-    """The last records of one zone; without a path they are kept for the process's life only.
+    """The last records of one zone.
 
     Args:
         zone: The zone's name.
-        path: The file of this process.
-        other_files: Gives the files of other processes on the same folder.
-        ask: The file by which an operator asks for the zone's gap to be booked.
+        path: The file of this process, `folder/1/ZONE`.
         shared: Several curators write the zone's ledger. That the last record was written here
             then proves something only in the process that wrote it.
-        hold: Gives the right to append for a time, which one process on the same folder has.
 
     Attributes:
+        shared: See above.
+        seq: The number of the last record noted here; 0 before any.
+        head: The digest of the last record noted here; empty before any.
         has_judged: This process has judged the ledger, or followed it while another one published.
     """
 
-    def __init__(
-        self,
-        zone: str,
-        path: Path | None = None,
-        other_files: Callable[[], Sequence[Path]] = tuple,
-        *,
-        ask: Path | None = None,
-        shared: bool = False,
-        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self._zone, self._path, self._other_files, self._ask = zone, path, other_files, ask
-        self._shared, self.hold = shared, hold
-        self._memory: list[bytes] = []  # where there is no file
+    def __init__(self, zone: str, path: Path, *, shared: bool = False) -> None:
+        self._zone, self._path, self.shared = zone, path, shared
+        self._folder = path.parent.parent
+        self._ask = self._folder / f"{path.name}.resume"
         self._sent: Record | None = None  # by this process; perhaps stored
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
-        self._head, self._seq = "", 0  # of the last line
-        self._local = False
-        # the other files are removed, or stay: none proves anything, or they are only read
-        self._alone = shared or path is None
+        self.head, self.seq, self._local = "", 0, False
         self.has_judged = False  # judged by `settle`, or followed while another curator wrote
 
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
-        tail = self._read()
-        tails = [tail, *(Tail(self._zone, _content(path)) for path in self._other_files())]
+        tails = [self._read(), *(Tail(self._zone, _content(path)) for path in self._other_files())]
         return sorted((tail for tail in tails if tail.seq), key=lambda tail: -tail.seq)
-
-    @property
-    def shared(self) -> bool:
-        """Whether several curators write the zone's ledger."""
-        return self._shared
-
-    @property
-    def seq(self) -> int:
-        """The number of the last record noted here; 0 before any."""
-        return self._seq
-
-    @property
-    def head(self) -> str:
-        """The digest of the last record noted here; empty before any."""
-        return self._head
 
     def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
         """Whether the record is the last that was written here, by the zone's one writer.
@@ -155,10 +127,33 @@ class Witness:
             digest: The record's digest.
             tails: What the files hold.
         """
-        if self._shared:
-            last = {self._head, self._sent.digest if self._sent else self._head}
+        if self.shared:
+            last = {self.head, self._sent.digest if self._sent else self.head}
             return self._local and digest in last
         return any(tail.local and tail.digest == digest for tail in tails)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """The right to append to the zone with this folder, whichever ledger it is.
+
+        The lock of a ledger on a server ends with its session: a process that was paused, or cut
+        off while the ledger was moved, would go on with another one than its successor. Where
+        curators stand by, the ledger's own row decides.
+
+        Raises:
+            LedgerHeldError: Another process has it.
+            LedgerError: The folder cannot be written.
+        """
+        if self.shared:
+            yield
+            return
+        lock = _locked(self._folder / f"{self._path.name}.lock")
+        if lock is None:
+            raise held_elsewhere(self._zone)
+        try:
+            yield
+        finally:
+            os.close(lock)
 
     def send(self, record: Record) -> None:
         """Keep a record that is about to be sent to the store; durable on return.
@@ -171,22 +166,9 @@ class Witness:
         Raises:
             LedgerError: The file cannot be written; the record must not be sent.
         """
-        if not self._shared:
-            return
-        if self._path is not None:
-            path = _sent_beside(self._path)
-            try:
-                new = not path.exists()
-                with path.open("wb") as stream:
-                    os.fchmod(stream.fileno(), 0o600)
-                    stream.write(READ + record.line.encode() + b"\n")
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                if new:
-                    sync_folder(path.parent)
-            except OSError as error:
-                raise self._unwritable(error) from None
-        self._sent = record
+        if self.shared:
+            self._put([SENT + record.line.encode() + b"\n"])
+            self._sent = record
 
     def sent_records(self, *, earlier: bool = True) -> list[Record]:
         """Records that were sent to the store and may be there or not.
@@ -195,10 +177,8 @@ class Witness:
             earlier: Whether those of processes before this one are among them, and of a time
                 since which another curator may have written.
         """
-        paths = [path for path in (self._path, *self._other_files()) if path is not None]
-        files = paths if self._shared and earlier else []
-        lines = (_content(_sent_beside(path)) for path in files)
-        records = [_parsed(self._zone, line) for line in lines]
+        paths = [self._path, *self._other_files()] if self.shared and earlier else []
+        records = [Tail(self._zone, _content(path)).sent for path in paths]
         last = self._sent if earlier or self._local else None
         return [record for record in (last, *records) if record is not None]
 
@@ -215,19 +195,10 @@ class Witness:
         batch = list(records)
         if not batch:
             return
-        if self._lines is None:
-            self._read()
-        mark = WRITTEN if local and not self._shared else READ
-        lines = [mark + record.line.encode() + b"\n" for record in batch]
-        if self._path is None:
-            self._memory = [*self._memory, *lines][-KEPT:]
-        elif self._lines is None or self._lines + len(lines) > 2 * KEPT:
-            self._write_anew([*_good_lines(self._zone, _content(self._path)), *lines])
-        else:
-            self._append(self._path, b"".join(lines), first=self._lines == 0)
-            self._lines += len(lines)
-        self._head, self._seq, self._local = batch[-1].digest, batch[-1].seq, local
-        if local and not self._alone:
+        mark = WRITTEN if local and not self.shared else READ
+        self._put([mark + record.line.encode() + b"\n" for record in batch])
+        self.head, self.seq, self._local = batch[-1].digest, batch[-1].seq, local
+        if local:
             self._remove_other_files()
 
     def follow(self, records: Sequence[Record], since: float = math.inf) -> None:
@@ -238,9 +209,9 @@ class Witness:
             since: When this process began to follow [UTC s]. A release since then was made
                 by a curator that has judged the ledger.
         """
-        if not self._head:
+        if not self.head:
             self._read()
-        self.note([record for record in records[-KEPT:] if record.seq > self._seq], local=False)
+        self.note([record for record in records[-KEPT:] if record.seq > self.seq], local=False)
         times = (record.body["published_at"] for record in records if record.kind == "release")
         self.has_judged = self.has_judged or max(times, default=-math.inf) >= since
 
@@ -256,25 +227,19 @@ class Witness:
         """
         tail = self._read()
         at = {record.digest: n for n, record in enumerate(records, 1)}
-        last = tail.digest
-        if last not in at:
-            self._memory.clear()
-            self._write_anew([])
-        new = records[at.get(last, 0) :][-KEPT:]
-        if not (self._local and last == records[-1].digest and self._lines is not None):
+        if tail.digest not in at:
+            with _usable(self._path):
+                self._path.unlink(missing_ok=True)
+            self._lines = 0
+        new = records[at.get(tail.digest, 0) :][-KEPT:]
+        if new or not (self._local and tail.intact):
             self.note(new or records[-1:], local=True)
-        if not self._shared and self._path is not None:
-            self._remove_other_files()
+        self._remove_other_files()
         self.has_judged = True
 
     def disown(self) -> None:
         """Another curator may write from now on."""
         self._local = False
-
-    @property
-    def can_be_asked(self) -> bool:
-        """Whether there is a place for the operator to ask."""
-        return self._ask is not None
 
     def is_asked(self, head: str) -> bool:
         """Whether the operator has asked to go on after this record; an older request is removed.
@@ -282,8 +247,6 @@ class Witness:
         Args:
             head: The digest of the open gap's record, or of the last one.
         """
-        if self._ask is None:
-            return False
         try:
             text = self._ask.read_text()
         except (OSError, UnicodeError):
@@ -292,88 +255,63 @@ class Witness:
             self.answer()
         return text == head
 
-    def ask(self, head: str) -> bool:
-        """Ask the running service to go on after this record; whether there is a place to ask."""
-        if self._ask is None:
-            return False
+    def ask(self, head: str) -> None:
+        """Ask the running service to go on after this record.
+
+        Raises:
+            LedgerError: The folder cannot be written.
+        """
         part = self._ask.with_suffix(".part")
-        try:
+        with _usable(self._ask):
             part.write_text(head)
             part.replace(self._ask)
-        except OSError:
-            return False
-        return True
 
     def answer(self) -> None:
         """What was asked for is done."""
-        if self._ask is not None:
-            with suppress(OSError):
-                self._ask.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._ask.unlink(missing_ok=True)
 
     def _read(self) -> Tail:
-        if self._path is None:
-            content = b"".join([*self._memory, END]) if self._memory else b""
-        else:
-            content = _content(self._path)
+        content = _content(self._path)
         tail = Tail(self._zone, content)
         self._lines = content.count(b"\n") - bool(content) if tail.intact else None
-        if tail.seq and tail.digest != self._head:
-            self._head, self._seq = tail.digest, tail.seq
-            self._local = tail.local and not self._shared
+        if tail.seq and tail.digest != self.head:
+            self.head, self.seq = tail.digest, tail.seq
+            self._local = tail.local and not self.shared
         return tail
 
+    def _other_files(self) -> list[Path]:
+        """Of other processes on the same folder."""
+        files = sorted(self._folder.glob(f"*/{self._path.name}"))
+        return [path for path in files if path != self._path]
+
     def _remove_other_files(self) -> None:
-        """From here on they would be older than the ledger."""
-        try:
-            for path in self._other_files():
+        """From here on they would be older than the ledger; shared ones never prove anything."""
+        for path in [] if self.shared else self._other_files():
+            with _usable(path):
                 path.unlink(missing_ok=True)
                 sync_folder(path.parent)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        self._alone = True
 
-    def _append(self, path: Path, content: bytes, *, first: bool) -> None:
-        """Add lines in place of the `end`, with a new one; the file is whole, or not there yet."""
-        new = not path.exists()
-        try:
-            with path.open("xb" if new else "r+b") as stream:  # buffered: all of it, or an error
+    def _put(self, lines: Sequence[bytes]) -> None:
+        """Add lines in place of the `end`, with a new one; at first or where it is long, anew."""
+        if self._lines is None:
+            self._read()
+        present, self._lines = self._lines, None  # the end may be torn until all is written
+        path, anew = self._path, not present or present + len(lines) > 2 * KEPT
+        if anew:
+            lines, present = [*_good_lines(self._zone, _content(path)), *lines][-KEPT:], 0
+            path = path.with_name(f"{path.name}.part")
+        with _usable(self._path):
+            with path.open("wb" if anew else "r+b") as stream:  # buffered: all of it, or an error
                 os.fchmod(stream.fileno(), 0o600)
-                if not (new or first):  # new again: another process removed it
-                    stream.seek(-len(END), os.SEEK_END)
-                    if stream.read() == END:  # else another process has marked it: see `_doubt`
-                        stream.seek(-len(END), os.SEEK_END)
-                stream.write(content + END)
+                stream.seek(max(stream.seek(0, os.SEEK_END) - len(END), 0))
+                stream.writelines([*lines, END])
                 stream.flush()
                 os.fsync(stream.fileno())
-            if new:
+            if anew:
+                path.replace(self._path)
                 sync_folder(path.parent)
-        except OSError as error:
-            self._lines = None
-            raise self._unwritable(error) from None
-
-    def _write_anew(self, lines: Sequence[bytes]) -> None:
-        if self._path is None:
-            return
-        part, newest = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
-        try:
-            with part.open("wb") as stream:
-                os.fchmod(stream.fileno(), 0o600)
-                stream.writelines([*newest, END])
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(self._path)
-            sync_folder(self._path.parent)
-        except OSError as error:
-            self._lines = None
-            raise self._unwritable(error) from None
-        self._lines = len(newest)
-
-    def _unwritable(self, error: OSError) -> LedgerError:
-        return LedgerError(
-            f"the witness {self._path} of zone {self._zone!r} cannot be written"
-            f" ({error.strerror}); see that its disk is writable and not full. The ledger is read"
-            " again then, and what is stored there is published from there."
-        )
+        self._lines = (present or 0) + len(lines)
 
 
 def open_witnesses(deployment: Deployment) -> Witnesses:
@@ -386,136 +324,41 @@ def open_witnesses(deployment: Deployment) -> Witnesses:
         The witnesses, to be closed by the caller.
 
     Raises:
-        LedgerError: the folder cannot be written and `witness_needed` is set.
+        LedgerError: the folder cannot be written.
     """
-    return Witnesses.at(
-        deployment.witness_folder, needed=deployment.witness_needed, shared=deployment.standby
-    )
+    return Witnesses(deployment.witness_folder, shared=deployment.standby)
 
 
-class Witnesses:
-    """The witnesses of all zones of one process below a folder, or in memory without one.
+class Witnesses(ExitStack):
+    """The witnesses of all zones of one process below a folder, which has its place until closed.
 
     Args:
-        folder: Where the files are; None: in memory.
+        folder: Where the files are.
         shared: Several curators write the ledgers.
 
     Raises:
-        LedgerError: The folder cannot be written, or too many processes use it.
+        LedgerError: The folder cannot be written.
     """
 
-    def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
-        self._folder, self._shared = folder, shared
-        self._lock, self._slot = -1, Path()
-        self._old: Path | None = None  # with files of earlier runs, which are only read
-        self._by_zone: dict[str, Witness] = {}
-        if folder is not None:
-            self._take_slot(folder)
-
-    @classmethod
-    def at(cls, folder: Path, *, needed: bool, shared: bool = False) -> Witnesses:
-        """Below the folder; in memory alone where it cannot be written and is not `needed`.
-
-        In memory alone the files of earlier runs will be older than the ledger: they are marked,
-        and prove nothing from then on.
-
-        Args:
-            folder: Where the files are.
-            needed: Refuse where the folder cannot be written.
-            shared: Several curators write the ledgers.
-
-        Raises:
-            LedgerError: The folder cannot be used and is needed, or its files cannot be marked.
-        """
-        try:
-            return cls(folder, shared=shared)
-        except LedgerError as error:
-            if needed:
-                raise
-            _doubt(folder)
-            log.warning("no witness on disk", extra={"reason": str(error)})
-            witnesses = cls(None, shared=shared)
-            witnesses._old = folder
-            return witnesses
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
+        super().__init__()
+        self._shared, self._by_zone = shared, dict[str, Witness]()
+        for number in count(1):
+            self._slot = folder / str(number)
+            with _usable(folder):
+                for path in (folder, self._slot):  # not above: a disk may not be mounted
+                    path.mkdir(exist_ok=True)
+                sync_folder(folder)
+            lock = _locked(self._slot / "lock")
+            if lock is not None:
+                self.callback(os.close, lock)
+                return
 
     def of(self, zone: str) -> Witness:
         """The witness of a zone; the same one each time."""
         if zone not in self._by_zone:
-            name, folder = _name(zone), self._folder or self._old
-            path = None if self._folder is None else self._slot / name
-            ask = None if self._folder is None else self._folder / f"{name}.resume"
-
-            def other_files() -> list[Path]:
-                files = [] if folder is None else sorted(folder.glob(f"*/{name}"))
-                return [file for file in files if file != path]
-
-            hold: Callable[[], AbstractContextManager[None]] = nullcontext
-            if self._folder is not None and not self._shared:
-                hold = partial(held, self._folder, zone)
-            self._by_zone[zone] = Witness(
-                zone, path, other_files, ask=ask, shared=self._shared, hold=hold
-            )
+            self._by_zone[zone] = Witness(zone, self._slot / _name(zone), shared=self._shared)
         return self._by_zone[zone]
-
-    def close(self) -> None:
-        """Let another process have the place."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-
-    def __enter__(self) -> Witnesses:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _take_slot(self, folder: Path) -> None:
-        try:
-            for number in range(1, SLOTS + 1):
-                slot = folder / str(number)
-                for path in (folder, slot):  # not the folder above: a disk may not be mounted
-                    path.mkdir(exist_ok=True)
-                lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    os.close(lock)
-                    continue
-                self._lock, self._slot = lock, slot
-                sync_folder(folder)
-                return
-        except OSError as error:
-            raise _unusable(folder, error) from None
-        raise LedgerError(f"the witness folder {folder} is used by {SLOTS} processes; stop some.")
-
-
-@contextmanager
-def held(folder: Path, zone: str) -> Iterator[None]:
-    """The right to append to a zone with the witness of a folder, whichever ledger it is.
-
-    The lock of a ledger on a server ends with its session: a process that was paused, or cut off
-    while the ledger was moved, would go on with another one than its successor.
-
-    Args:
-        folder: The folder of the witnesses, which exists.
-        zone: The zone's name.
-
-    Raises:
-        LedgerHeldError: Another process has it.
-        LedgerError: The folder cannot be written.
-    """
-    try:
-        lock = os.open(folder / f"{_name(zone)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise _unusable(folder, error) from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise held_elsewhere(zone) from None
-        yield
-    finally:
-        os.close(lock)
 
 
 def witness_to_read(folder: Path, zone: str) -> Witness:
@@ -528,65 +371,32 @@ def witness_to_read(folder: Path, zone: str) -> Witness:
     Returns:
         A witness with what all files below the folder hold of the zone.
     """
-    return Witness(zone, other_files=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
+    return Witness(zone, folder / "none" / _name(zone))
 
 
-def unfinished_files(folder: Path) -> list[Path]:
-    """Files that a witness makes for a moment when it is written anew.
+def _locked(path: Path) -> int | None:
+    """The descriptor that holds the lock of a file; None where another process has it."""
+    with _usable(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+    return lock
 
-    Args:
-        folder: The folder of the witnesses.
 
-    Returns:
-        Their paths, of all processes on the folder.
-    """
-    return sorted(folder.glob("*/*.part"))
-
-
-def remove_unfinished(path: Path) -> None:
-    """Remove one of `unfinished_files`, unless a process writes next to it.
-
-    Args:
-        path: The file.
-
-    Raises:
-        OSError: A process holds the place, or the file cannot be removed.
-    """
-    lock = os.open(path.with_name("lock"), os.O_RDWR)
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Say what to do where a file cannot be used."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink(missing_ok=True)
-    finally:
-        os.close(lock)
-
-
-def _doubt(folder: Path) -> None:
-    """Mark the files of all zones as older than the ledgers: their `end` is taken away."""
-    try:
-        for slot in sorted(folder.iterdir()) if folder.is_dir() else ():
-            for path in sorted(slot.iterdir()) if slot.is_dir() else ():
-                if re.fullmatch("[0-9a-f]{16}", path.name):
-                    with path.open("r+b", buffering=0) as stream:
-                        size = len(stream.read().removesuffix(END))
-                        stream.truncate(size)
-                        os.fsync(stream.fileno())
+        yield
     except OSError as error:
         raise LedgerError(
-            f"the witness folder {folder} cannot be used, and its files cannot be marked as out of"
-            f" date ({error.strerror}): they would prove later that nothing is missing. Make the"
-            " folder writable for the service, or move it away to run without it."
+            f"the witness {path} cannot be written or read ({error.strerror}); see that the service"
+            " may and that the disk is not full, or set stores.witness to another folder on a local"
+            " disk."
         ) from None
-
-
-def _unusable(folder: Path, error: OSError) -> LedgerError:
-    return LedgerError(
-        f"the witness folder {folder} cannot be used ({error.strerror}); set stores.witness to a"
-        " folder on a local disk that the service can write."
-    )
-
-
-def _sent_beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sent")
 
 
 def _name(zone: str) -> str:
@@ -594,26 +404,23 @@ def _name(zone: str) -> str:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with _usable(path), suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise LedgerError(
-            f"the witness {path} cannot be read ({error.strerror}); see that the service may."
-        ) from None
+    return b""
 
 
 def _parsed(zone: str, line: bytes) -> Record | None:
     """The record on a line; None where the line is torn or not as it was written."""
-    if line[:2] not in (WRITTEN, READ):
+    mark = next((mark for mark in (WRITTEN, READ, SENT) if line.startswith(mark)), None)
+    if mark is None:
         return None
     try:
-        record = from_line(line[2:])
+        record = from_line(line.removeprefix(mark))
     except LedgerError:
         return None
     return record if record.zone == zone and record.digest == digest_of(record) else None
 
 
 def _good_lines(zone: str, content: bytes) -> list[bytes]:
-    return [line for line in content.splitlines(keepends=True) if _parsed(zone, line)]
+    lines = content.splitlines(keepends=True)
+    return [line for line in lines if not line.startswith(SENT) and _parsed(zone, line)]

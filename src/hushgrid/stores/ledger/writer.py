@@ -446,7 +446,7 @@ class Ledger:
     @property
     def can_be_asked(self) -> bool:
         """Whether the operator can ask for something while this is open."""
-        return self._witness is not None and self._witness.can_be_asked
+        return self._witness is not None
 
     @property
     def asked_to_resume(self) -> bool:
