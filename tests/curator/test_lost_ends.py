@@ -49,12 +49,13 @@ def test_a_witness_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """A witness in memory would prove nothing after a kill, and the file on disk be out of date."""
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(1))
-    lock = world.made.witness_folder / "1" / "lock"
-    lock.unlink()
-    lock.mkdir()  # cannot be opened
+    kept = tmp_path / "kept"
+    world.made.witness_folder.rename(kept)
+    world.made.witness_folder.touch()
     with pytest.raises(LedgerError, match=r"set stores\.witness"):
         world.play(lambda world: world.whole(1))
-    lock.rmdir()
+    world.made.witness_folder.unlink()
+    kept.rename(world.made.witness_folder)
     world.play(lambda world: world.whole(1))
     world.judge()
 

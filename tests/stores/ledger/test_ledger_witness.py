@@ -193,16 +193,26 @@ def test_a_start_parses_few_lines_of_a_witness_that_the_ledger_covers(
     assert len(parsed) <= 8
 
 
-def test_processes_have_places_of_their_own_and_read_the_others(tmp_path: Path) -> None:
+def test_curators_have_places_of_their_own_and_read_the_others(tmp_path: Path) -> None:
     records = sealed(opening())
-    with Witnesses(tmp_path) as first, Witnesses(tmp_path) as second:
+    with Witnesses(tmp_path, shared=True) as first, Witnesses(tmp_path, shared=True) as second:
         first.of(ZONE).note(records, local=True)
         (tail,) = second.of(ZONE).tails()
         assert tail.records == tuple(records)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
-    with Witnesses(tmp_path) as again:  # the first place is free
-        (tail,) = again.of(ZONE).tails()
-        assert tail.local
+    with Witnesses(tmp_path, shared=True) as again:  # the first place is free
+        assert again.of(ZONE)._path.parent.name == "1"
+
+
+def test_a_zone_of_a_single_writer_has_one_file(tmp_path: Path) -> None:
+    """Of two, the one that is left could be older than the ledger's last record."""
+    records = sealed(opening())
+    with Witnesses(tmp_path) as first, Witnesses(tmp_path) as second:
+        first.of(ZONE).note(records[:-1], local=True)
+        second.of(ZONE).note(records[-1:], local=True)
+        (tail,) = first.of(ZONE).tails()
+        assert tail.records == tuple(records)
+        assert first.of(ZONE).wrote(records[-1].digest)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -270,7 +280,7 @@ def test_a_write_that_is_cut_short_is_an_error(
     with files_up_to(path.stat().st_size + 50), pytest.raises(LedgerError, match="witness"):
         noted.note([last], local=True)
     noted.note([last], local=True)
-    assert noted.wrote(last.digest, noted.tails()), "once there is room"
+    assert noted.wrote(last.digest), "once there is room"
     sidecar, head = Sidecar(small, ZONE), Head(last.seq | 1, last.digest)
     with files_up_to(200), pytest.raises(LedgerError, match="cannot be written"):
         sidecar.note(head)

@@ -280,7 +280,7 @@ def recover(
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
         heads="".join(sorted(heads)),
         other_terms=any(loss.other_terms for loss in lost + forked),
-        own_end=witness.wrote(fold.place.head.digest if fold.place else "", tails),
+        own_end=witness.wrote(fold.place.head.digest if fold.place else ""),
     )
     if not forked:
         return opening

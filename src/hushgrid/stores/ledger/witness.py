@@ -5,18 +5,18 @@ but shorter ledger. The witness holds the records that were stored here or read 
 which are missing are appended again as they were. It is written after the store has taken a record
 and before the record is shown to anyone.
 
-    folder/1/lock          held by the process that writes below folder/1
+    folder/1/lock          with a stand-by: held by the process that writes below folder/1
     folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
                            record; with a stand-by `sent` before it is sent to the store; after
                            the last one the line `end`
     folder/ZONE.resume     the operator asks the running service to book the gap with this digest
     folder/ZONE.lock       held by the one process that may append, unless curators stand by
 
-ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
-of them are read. The one that writes the zone's ledger removes the zone's other files, so that an
-older one proves nothing once the newer one is lost. A line that is torn or changed does not have
-the digest it states and is left out. A file whose end is damaged, torn or cut off still gives
-records back, but it does not prove that nothing else was written.
+ZONE is a hash of the zone's name. A second curator on the same folder writes below folder/2; all
+of them are read. A single one has one file for a zone, so that no older one proves anything once
+the newer one is lost. A line that is torn or changed does not have the digest it states and is left
+out. A file whose end is damaged, torn or cut off still gives records back, but it does not prove
+that nothing else was written.
 """
 
 from __future__ import annotations
@@ -120,17 +120,14 @@ class Witness:
         tails = [self._read(), *(Tail(self._zone, _content(path)) for path in self._other_files())]
         return sorted((tail for tail in tails if tail.seq), key=lambda tail: -tail.seq)
 
-    def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
+    def wrote(self, digest: str) -> bool:
         """Whether the record is the last that was written here, by the zone's one writer.
 
         Args:
-            digest: The record's digest.
-            tails: What the files hold.
+            digest: The record's digest; the files were read before.
         """
-        if self.shared:
-            last = {self.head, self._sent.digest if self._sent else self.head}
-            return self._local and digest in last
-        return any(tail.local and tail.digest == digest for tail in tails)
+        last = {self.head, self._sent.digest if self._sent else self.head}
+        return self._local and digest in last
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -198,8 +195,6 @@ class Witness:
         mark = WRITTEN if local and not self.shared else READ
         self._put([mark + record.line.encode() + b"\n" for record in batch])
         self.head, self.seq, self._local = batch[-1].digest, batch[-1].seq, local
-        if local:
-            self._remove_other_files()
 
     def follow(self, records: Sequence[Record], since: float = math.inf) -> None:
         """Note what another curator wrote, as far as it is new here.
@@ -234,7 +229,6 @@ class Witness:
         new = records[at.get(tail.digest, 0) :][-KEPT:]
         if new or not (self._local and tail.intact):
             self.note(new or records[-1:], local=True)
-        self._remove_other_files()
         self.has_judged = True
 
     def disown(self) -> None:
@@ -275,7 +269,7 @@ class Witness:
         content = _content(self._path)
         tail = Tail(self._zone, content)
         self._lines = content.count(b"\n") - bool(content) if tail.intact else None
-        if tail.seq and tail.digest != self.head:
+        if not self.shared or (tail.seq and tail.digest != self.head):
             self.head, self.seq = tail.digest, tail.seq
             self._local = tail.local and not self.shared
         return tail
@@ -284,13 +278,6 @@ class Witness:
         """Of other processes on the same folder."""
         files = sorted(self._folder.glob(f"*/{self._path.name}"))
         return [path for path in files if path != self._path]
-
-    def _remove_other_files(self) -> None:
-        """From here on they would be older than the ledger; shared ones never prove anything."""
-        for path in [] if self.shared else self._other_files():
-            with _usable(path):
-                path.unlink(missing_ok=True)
-                sync_folder(path.parent)
 
     def _put(self, lines: Sequence[bytes]) -> None:
         """Add lines in place of the `end`, with a new one; at first or where it is long, anew."""
@@ -349,6 +336,8 @@ class Witnesses(ExitStack):
                 for path in (folder, self._slot):  # not above: a disk may not be mounted
                     path.mkdir(exist_ok=True)
                 sync_folder(folder)
+            if not shared:
+                return
             lock = _locked(self._slot / "lock")
             if lock is not None:
                 self.callback(os.close, lock)
