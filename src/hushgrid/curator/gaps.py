@@ -24,7 +24,6 @@ from hushgrid.curator.account_records import from_rows, has_other_history, to_ro
 from hushgrid.curator.changes import as_begun
 from hushgrid.curator.terms import (
     charges_due,
-    check_same,
     digest_of,
     first_of,
     first_state,
@@ -111,13 +110,14 @@ def note_loss(
     cause = next((name for name, holds in causes.items() if holds), None)
     if cause is None:
         return
-    if cause != "meters":
-        _check_clock(service, standing, now)
-    seconds = terms.seconds
-    first, last = (
-        standing.reach_step + 1,
-        max(opening.last_t, (closed or 0) // seconds if beyond else 0),
-    )
+    is_behind = bool(standing.releases) and now < standing.releases[-1].published_at
+    if is_behind and cause != "meters":  # which is judged by what was closed, not by the time
+        raise LedgerError(
+            f"the clock is behind the last release of zone {service.id!r}, and releases after it"
+            " may be lost; set the clock of this machine."
+        )
+    seconds, first = terms.seconds, standing.reach_step + 1
+    last = max(opening.last_t, (closed or 0) // seconds if beyond else 0)
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
     if opening.forked is not None:
         first, last = min(first, opening.forked[0]), max(last, opening.forked[1])
@@ -173,15 +173,6 @@ def _is_beyond(closed: int, standing: LedgerState) -> bool:
     return closed >= reach_of(standing) and closed not in with_roster
 
 
-def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> None:
-    """What may be lost is judged by the time: not by a clock that is behind the ledger."""
-    if standing.releases and now < standing.releases[-1].published_at:
-        raise LedgerError(
-            f"the clock is behind the last release of zone {service.id!r}, and releases after it"
-            " may be lost; set the clock of this machine."
-        )
-
-
 def largest_loss(
     service: ZoneService, standing: LedgerState, lost_terms: Sequence[ZoneService] = ()
 ) -> float:
@@ -209,8 +200,7 @@ def largest_loss(
     _check_lost_terms(service, standing, lost_terms)
     since = gap.first * terms.seconds if gap.first > terms.first else 0
     end = (gap.last + 1) * terms.seconds
-    losses = [_most(service, since, end)]
-    losses += [_most(zone, since, end) for zone in _without_present(service, lost_terms)]
+    losses = [_most(zone, since, end) for zone in _zones(service, lost_terms)]
     least = math.inf if gap.least == MOST else gap.least or 0.0
     return sum_up([least, *losses])
 
@@ -223,9 +213,7 @@ def _check_lost_terms(
     Those that began before the present ones.
     """
     gap, terms = standing.gap, standing.terms
-    if lost_terms or gap is None or terms is None:
-        return
-    if gap.first > terms.first:
+    if lost_terms or gap is None or terms is None or gap.first > terms.first:
         return
     releases = standing.releases[: until(standing.releases, gap.seq - 1)]
     gaps = tuple(record for record in standing.gaps if record.seq < gap.seq)
@@ -236,10 +224,13 @@ def _check_lost_terms(
         )
 
 
-def _without_present(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
-    """The lost terms without the present ones."""
+def _zones(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
+    """The zone with its present terms, then with each of the lost ones that are not these."""
     present = (digest_of(service), service.since)
-    return [terms for terms in lost_terms if (digest_of(terms), terms.since) != present]
+    return [
+        service,
+        *(terms for terms in lost_terms if (digest_of(terms), terms.since) != present),
+    ]
 
 
 def _most(service: ZoneService, start: int, end: int) -> float:
@@ -296,15 +287,16 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     if standing.gap is None or standing.terms is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost = _without_present(service, lost_terms)
-    for lost_service in (service, *lost):
-        for charge in charges_due(lost_service, ledger.standing):
+    zones = _zones(service, lost_terms)
+    for zone in zones:
+        for charge in charges_due(zone, ledger.standing):
             ledger.write(charge)
     # more than its own schedule
-    unknown = bool(lost) or has_other_history(standing, standing.gap)
-    rows, until = _account_after([service, *lost], standing, unknown)
-    windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, other_accounts=[ZoneAccount(zone) for zone in lost], anew=unknown
+    unknown = len(zones) > 1 or has_other_history(standing, standing.gap)
+    rows, until = _account_after(zones, standing, unknown)
+    account, *other_accounts = map(ZoneAccount, zones)
+    windows = account.windows_after_loss(
+        standing, first, last, other_accounts=other_accounts, anew=unknown
     )
     if windows is not None and until is None:
         until = last
@@ -420,7 +412,7 @@ def _resume_zone(
     patience: float,
     lost_terms: Sequence[ZoneService],
 ) -> Resumed:
-    standing = _standing(store, service)
+    standing = _standing(store, service.id)
     if standing is None and not witness.tails():
         return Resumed(service.id, "no gap")
     key = load(deployment.key)
@@ -438,11 +430,17 @@ def _resume_zone(
             if ledger.standing.gap is None:
                 ledger.settle()
                 return Resumed(service.id, "no gap")
-            _check_terms(service, ledger.standing)
+            terms = ledger.standing.terms
+            if terms is None or digest_of(service) != terms.digest:
+                raise LedgerError(
+                    f"the terms of zone {service.id!r} are not those of its ledger, and releases"
+                    " may be lost; run hushgrid resume with the service file of those terms, and"
+                    " --lost-terms with this one if its terms may have begun."
+                )
             _reach_out(ledger, lost_terms)
             book(service, ledger, lost_terms)
             ledger.settle()
-            return _outcome(service, ledger.standing)
+            return _outcome(ledger.standing)
     except LedgerHeldError:
         if standing is None:
             return Resumed(service.id, "no gap")
@@ -452,29 +450,21 @@ def _resume_zone(
                 " and run the same command again."
             ) from None
         _check_lost_terms(service, standing, lost_terms)
-    return _ask(service, store, standing, witness, patience)
+    return _ask(store, standing, witness, patience)
 
 
-def _ask(
-    service: ZoneService,
-    store: LedgerStore,
-    standing: LedgerState,
-    witness: Witness,
-    patience: float,
-) -> Resumed:
+def _ask(store: LedgerStore, standing: LedgerState, witness: Witness, patience: float) -> Resumed:
     """Have the running service book the gap or, without one, take its clock for right."""
     head = standing.head.digest if standing.gap is None else standing.gap.head
     deadline = time.monotonic() + patience
     witness.ask(head)
-    while witness.is_asked(head):
-        if time.monotonic() > deadline:
-            return Resumed(service.id, "asked")
+    while witness.is_asked(head) and time.monotonic() < deadline:
         time.sleep(min(0.2, patience))
-    if standing.gap is None:
-        return Resumed(service.id, "confirmed")
-    after = _standing(store, service)
-    is_booked = after is not None and len(after.booked) > len(standing.booked)
-    return _outcome(service, after) if after and is_booked else Resumed(service.id, "asked")
+    after = _standing(store, standing.zone)
+    if after is not None and len(after.booked) > len(standing.booked):
+        return _outcome(after)
+    is_confirmed = standing.gap is None and not witness.is_asked(head)
+    return Resumed(standing.zone, "confirmed" if is_confirmed else "asked")
 
 
 def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
@@ -511,23 +501,12 @@ def look_for_loss(
         note_loss(service, ledger, meters, now, has_lost_terms=has_lost_terms)
 
 
-def _check_terms(service: ZoneService, standing: LedgerState) -> None:
-    try:
-        check_same(service, standing)
-    except LedgerError:
-        raise LedgerError(
-            f"the terms of zone {service.id!r} are not those of its ledger, and releases may be"
-            " lost; run hushgrid resume with the service file of those terms, and --lost-terms with"
-            " this one if its terms may have begun."
-        ) from None
-
-
-def _outcome(service: ZoneService, standing: LedgerState) -> Resumed:
+def _outcome(standing: LedgerState) -> Resumed:
     last = standing.booked[-1]
     epsilon = last.epsilon if math.isfinite(last.epsilon) else None
-    return Resumed(service.id, "resumed", last.first, last.last, epsilon)
+    return Resumed(standing.zone, "resumed", last.first, last.last, epsilon)
 
 
-def _standing(store: LedgerStore, service: ZoneService) -> LedgerState | None:
-    records = list(store.records(service.id))
+def _standing(store: LedgerStore, zone: str) -> LedgerState | None:
+    records = list(store.records(zone))
     return fold(records, verify_signature) if records else None

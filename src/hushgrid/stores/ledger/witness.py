@@ -164,7 +164,7 @@ class Witness:
             LedgerError: The file cannot be written; the record must not be sent.
         """
         if self.shared:
-            self._put([SENT + record.line.encode() + b"\n"])
+            self._put([_line(SENT, record)])
             self._sent = record
 
     def sent_records(self, *, earlier: bool = True) -> list[Record]:
@@ -193,7 +193,7 @@ class Witness:
         if not batch:
             return
         mark = WRITTEN if local and not self.shared else READ
-        self._put([mark + record.line.encode() + b"\n" for record in batch])
+        self._put([_line(mark, record) for record in batch])
         self.head, self.seq, self._local = batch[-1].digest, batch[-1].seq, local
 
     def follow(self, records: Sequence[Record], since: float = math.inf) -> None:
@@ -286,7 +286,8 @@ class Witness:
         present, self._lines = self._lines, None  # the end may be torn until all is written
         path, anew = self._path, not present or present + len(lines) > 2 * KEPT
         if anew:
-            lines, present = [*_good_lines(self._zone, _content(path)), *lines][-KEPT:], 0
+            old = [_line(READ, record) for record in Tail(self._zone, _content(path)).records]
+            lines, present = [*old, *lines][-KEPT:], 0
             path = path.with_name(f"{path.name}.part")
         with _usable(self._path):
             with path.open("wb" if anew else "r+b") as stream:  # buffered: all of it, or an error
@@ -410,6 +411,5 @@ def _parsed(zone: str, line: bytes) -> Record | None:
     return record if record.zone == zone and record.digest == digest_of(record) else None
 
 
-def _good_lines(zone: str, content: bytes) -> list[bytes]:
-    lines = content.splitlines(keepends=True)
-    return [line for line in lines if not line.startswith(SENT) and _parsed(zone, line)]
+def _line(mark: bytes, record: Record) -> bytes:
+    return mark + record.line.encode() + b"\n"
