@@ -111,7 +111,6 @@ class Witness:
         self._folder = path.parent.parent
         self._ask = self._folder / f"{path.name}.resume"
         self._sent: Record | None = None  # by this process; perhaps stored
-        self._lines: int | None = None  # of the file; None: not read, or its end may be torn
         self.head, self.seq, self._local = "", 0, False
         self.has_judged = False  # judged by `settle`, or followed while another curator wrote
 
@@ -225,7 +224,6 @@ class Witness:
         if tail.digest not in at:
             with _usable(self._path):
                 self._path.unlink(missing_ok=True)
-            self._lines = 0
         new = records[at.get(tail.digest, 0) :][-KEPT:]
         if new or not (self._local and tail.intact):
             self.note(new or records[-1:], local=True)
@@ -266,9 +264,7 @@ class Witness:
             self._ask.unlink(missing_ok=True)
 
     def _read(self) -> Tail:
-        content = _content(self._path)
-        tail = Tail(self._zone, content)
-        self._lines = content.count(b"\n") - bool(content) if tail.intact else None
+        tail = Tail(self._zone, _content(self._path))
         if not self.shared or (tail.seq and tail.digest != self.head):
             self.head, self.seq = tail.digest, tail.seq
             self._local = tail.local and not self.shared
@@ -280,14 +276,12 @@ class Witness:
         return [path for path in files if path != self._path]
 
     def _put(self, lines: Sequence[bytes]) -> None:
-        """Add lines in place of the `end`, with a new one; at first or where it is long, anew."""
-        if self._lines is None:
-            self._read()
-        present, self._lines = self._lines, None  # the end may be torn until all is written
-        path, anew = self._path, not present or present + len(lines) > 2 * KEPT
+        """Add lines in place of the `end`, with a new one; where it is not there, or long, anew."""
+        content, path = _content(self._path), self._path
+        anew = not content.endswith(END) or content.count(b"\n") + len(lines) > 2 * KEPT
         if anew:
-            old = [_line(READ, record) for record in Tail(self._zone, _content(path)).records]
-            lines, present = [*old, *lines][-KEPT:], 0
+            old = [_line(READ, record) for record in Tail(self._zone, content).records]
+            lines = [*old, *lines][-KEPT:]
             path = path.with_name(f"{path.name}.part")
         with _usable(self._path):
             with path.open("wb" if anew else "r+b") as stream:  # buffered: all of it, or an error
@@ -299,7 +293,6 @@ class Witness:
             if anew:
                 path.replace(self._path)
                 sync_folder(path.parent)
-        self._lines = (present or 0) + len(lines)
 
 
 def open_witnesses(deployment: Deployment) -> Witnesses:
