@@ -162,6 +162,28 @@ def test_a_changed_byte_is_not_believed(path: Path) -> None:
     assert tail.records == tuple(records[4:])
 
 
+def test_a_sent_record_is_none_that_is_stored(path: Path) -> None:
+    records = sealed([*opening(), *(("release", read(t)) for t in (1, 2, 3))])
+    Witness(ZONE, path, shared=True).note(records[:4], local=True)
+    Witness(ZONE, path, shared=True).send(records[4])
+    again = Witness(ZONE, path, shared=True)
+    (tail,) = again.tails()
+    assert (tail.records, tail.sent, tail.damaged) == (tuple(records[:4]), records[4], False)
+    assert again.sent_records() == [records[4]]
+    assert not again.wrote(records[3].digest)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])  # a kill while it is written
+    (tail,) = again.tails()
+    assert (tail.records, tail.sent, tail.damaged) == (tuple(records[:4]), None, False)
+    path.write_bytes(whole.replace(witness.SENT, b"ment "))
+    (tail,) = again.tails()
+    assert (tail.sent, tail.damaged) == (None, True), "it may have been a record"
+    path.write_bytes(whole)
+    again.note(records[4:5], local=True)
+    (tail,) = again.tails()
+    assert (tail.records, tail.sent) == (tuple(records[:5]), None)
+
+
 def test_the_file_stays_small_and_its_end_whole(path: Path) -> None:
     releases = [("release", instead(t, "fallback")) for t in range(1, 3 * KEPT)]
     records = sealed([*opening(), *releases])
