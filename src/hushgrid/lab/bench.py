@@ -92,7 +92,7 @@ HELD = "coverage95"  # of recorded days: the shares of steps whose loads 95 % in
 
 KINDS_HELD = ("estimate", "one_step", "day_ahead")  # intervals of the estimate and of two forecasts
 
-_HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day at others
+_HELD_STEPS = 13  # an interval is computed at one of so many steps, on each day at others
 
 AHEAD = "ahead"  # of recorded days: FIGURES of the list made at 18:00 for the next day
 
@@ -470,8 +470,6 @@ class Bench:
             return FollowedKnowledge.start(model, days, usual)
         if outcome.steps_before:  # a block goes on, and what is known of its noise
             model = replace(model, block=model.ends[1], sizes=knowledge.model.sizes)
-        else:
-            model = model.with_sizes(knowledge.model.sizes.shape[-1])
         missing = source.date_of(number) - source.date_of(number - 1) - 1 if number else 0
         if missing > 0:  # days that are not whole
             knowledge = knowledge.passed(min(missing, _MOST_MISSING) * steps)
