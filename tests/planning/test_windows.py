@@ -175,10 +175,10 @@ def _chosen(options: Sequence[WindowOption]) -> WindowOption:
 
 
 def test_a_day_is_planned_with_short_blocks() -> None:
-    found = usual_zone(600, 49)
+    found = usual_zone(5000, 49)
     chosen, least = _chosen(found.options), min(found.options, key=lambda option: option.error)
-    assert (chosen.hours, chosen.hours < least.hours) == (6, True)
-    assert found.policy.schedule.lengths == (12,) * 28
+    assert (chosen.hours, chosen.hours < least.hours) == (3, True)
+    assert found.policy.schedule.lengths == (6,) * 56
 
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:
@@ -220,10 +220,13 @@ def test_what_is_announced_is_the_error_of_the_estimate() -> None:
 
 @pytest.mark.parametrize("window", [49, 673])
 def test_an_estimate_is_not_expected_to_be_worse_than_what_it_starts_from(window: int) -> None:
-    """Noise that hides everything leaves the public load shape, which is published without any."""
+    """Noise that hides everything leaves the public load shape, which is published without any.
+
+    Within 3 %: the drawn loads stray from the shape by a little more than the forecast is granted.
+    """
     for homes in (60, 600):
         ahead = usual_zone(homes, window).prospect
-        assert ahead.estimated(RHO) <= 1.02 * ahead.forecast(RHO)
+        assert ahead.estimated(RHO) <= 1.03 * ahead.forecast(RHO)
 
 
 def _theta(homes: int) -> tuple[list[OccupancyModel], Consumption]:

@@ -14,6 +14,7 @@ from numba import njit
 
 from hushgrid._numbers import Bools, Floats
 
+_ROOT, _DENSITY = 1 / math.sqrt(2.0), 1 / math.sqrt(2 * math.pi)
 LEVELS = 3  # level, slow level, residual; then covariates, then knots of the two profiles
 
 
@@ -66,58 +67,134 @@ def _behind(noisy, mean, variance, scale, normal):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
-def _within(noisy, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
-    """`_behind` for noise that is even on -half..half, half being one of some.
-
-    The load is a normal law cut off on both sides, for each of them. Their chances are changed.
+def _edge(d, half, s):  # type: ignore[no-untyped-def]
+    """How a normal n of mean d >= 0 and spread s lies to an edge: E(half - n)+ + E(-half - n)+ and
+    its first two derivatives over d.
     """
-    s, d = math.sqrt(variance), noisy - mean
-    root, two = math.sqrt(2 * math.pi), math.sqrt(2.0)
-    total = first = second = 0.0
-    for g in range(len(halves)):
+    x, y = (d - half) / s, (d + half) / s
+    if x > 37.0:  # the lower end is farther out
+        return 0.0, 0.0, 0.0
+    tail, density = 1.0, 0.0
+    if x > -9.0:
+        tail, density = 0.5 * math.erfc(x * _ROOT), math.exp(-x * x / 2) * _DENSITY
+    value, first, second = density - x * tail, -tail, density
+    if y < 37.0:
+        tail, density = 0.5 * math.erfc(y * _ROOT), math.exp(-y * y / 2) * _DENSITY
+        value, first, second = value + density - y * tail, first - tail, second + density
+    return s * value, first, second / s
+
+
+@njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
+def _cell(distance, s, low, high):  # type: ignore[no-untyped-def]
+    """Density of what is seen behind noise whose half-width lies anywhere from `low` to `high`, and
+    its first two derivatives over the distance from the load's mean.
+
+    The noise is even up to `low` and its density falls to 0 at `high` by a straight line.
+    """
+    d = abs(distance)
+    first_low = _edge(d, low, s)
+    first_high = _edge(d, high, s)
+    area = (high - low) * (high + low)
+    sign = 1.0 if distance >= 0.0 else -1.0
+    return (
+        max(first_high[0] - first_low[0], 0.0) / area,
+        sign * (first_high[1] - first_low[1]) / area,
+        (first_high[2] - first_low[2]) / area,
+    )
+
+
+@njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
+def _outside(distance, variance, half):  # type: ignore[no-untyped-def]
+    """Move and variance of a load that even the widest noise hardly reaches, and the log density:
+    it is just inside.
+    """
+    s = math.sqrt(variance)
+    a = (abs(distance) - half) / s
+    log = -a * a / 2 - math.log(2 * half * a * math.sqrt(2 * math.pi))
+    return math.copysign(s * (a + 1 / a), distance), variance / (a * a), log
+
+
+@njit(cache=True, error_model="numpy")  # pragma: no cover
+def _behind_cells(d, v, halves, chances, shift, moves):  # type: ignore[no-untyped-def]
+    """The load of a step behind noise of a block, with a mean for each cell of half-widths.
+
+    Args:
+        d: Noisy load less the mean of the load [Wh].
+        v: Variance of the load where the half-width is known [Wh^2].
+        halves: (G + 1,): ends of the cells [Wh].
+        chances: (G,): probabilities of the cells; changed to those after the release.
+        shift: (G,): mean in each cell less that of all [Wh].
+        moves: (G,): filled with how far the release moves each mean [Wh].
+
+    Returns:
+        How far it moves the mean of all, the variance of all and the mean variance of a cell
+        after it, and the log density of what is seen.
+    """
+    s, total = math.sqrt(v), 0.0
+    left = moved = square = 0.0
+    for g in range(len(chances)):
+        moves[g] = 0.0
         if chances[g] == 0.0:
             continue
-        a, b = (abs(d) - halves[g]) / s, (abs(d) + halves[g]) / s
-        part, low, high = 1.0, 0.0, 0.0
-        if a > -9.0:
-            part, low = 0.5 * math.erfc(a / two), math.exp(-a * a / 2) / root
-        if b < 9.0 or (a > 0.0 and (b - a) * (b + a) < 80.0):
-            part, high = part - 0.5 * math.erfc(b / two), math.exp(-b * b / 2) / root
-        share = chances[g] / (2 * halves[g])
-        chances[g] = share * part
-        total += share * part
-        first += share * (low - high)
-        second += share * (part + a * low - b * high)
-    if not total > 1e-250:  # farther out than the widest noise reaches: just inside of it
+        seen, slope, bend = _cell(d - shift[g], s, halves[g], halves[g + 1])
+        chances[g] *= seen
+        if chances[g] <= 1e-300:
+            chances[g] = 0.0
+            continue
+        slope /= seen
+        moves[g] = -v * slope
+        left += chances[g] * v * min(max(1.0 + v * (bend / seen - slope * slope), 0.0), 1.0)
+        total += chances[g]
+    if not total > 1e-250:
         chances[:] = 0.0
         chances[-1] = 1.0
-        a = (abs(d) - halves[-1]) / s
-        log = -a * a / 2 - math.log(2 * halves[-1] * a * root)
-        return mean + math.copysign(s * (a + 1 / a), d), variance / (a * a), log
-    for g in range(len(halves)):
-        chances[g] = chances[g] / total if chances[g] > 1e-12 * total else 0.0
-    first /= total
-    remaining = variance * min(max(second / total - first * first, 0.0), 1.0)
-    return mean + math.copysign(s * first, d), remaining, math.log(total)
+        moves[-1], left, log = _outside(d - shift[-1], v, halves[-1])
+        return shift[-1] + moves[-1], left, left, log
+    left /= total
+    for g in range(len(chances)):
+        chances[g] = chances[g] / total if chances[g] > 1e-9 * total else 0.0
+        after = shift[g] + moves[g]
+        moved, square = moved + chances[g] * after, square + chances[g] * after * after
+    return moved, left + max(square - moved * moved, 0.0), left, math.log(total)
+
+
+@njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
+def _log_seen(distance, variance, halves, chances):  # type: ignore[no-untyped-def]
+    """The log density that `_behind_cells` returns where the load has one mean in all cells."""
+    d, s, total = abs(distance), math.sqrt(variance), 0.0
+    low = _edge(d, halves[0], s)[0]
+    for g in range(len(chances)):
+        high = _edge(d, halves[g + 1], s)[0]
+        if high > low:
+            area = (halves[g + 1] - halves[g]) * (halves[g + 1] + halves[g])
+            total += chances[g] * (high - low) / area
+        low = high
+    if not total > 1e-250:
+        return _outside(d, variance, halves[-1])[2]
+    return math.log(total)
 
 
 @njit(cache=True)  # pragma: no cover
-def within_block(noisy, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
-    """Normal loads behind noise of a block of steps, whose half-width is one of some.
+def within_block(noisy, mean, variance, halves, shift, chances):  # type: ignore[no-untyped-def]
+    """Normal loads behind noise of a block of steps, whose half-width lies in one of some cells.
 
     Args:
         noisy: Noisy load [Wh].
         mean: (n,): means of the load [Wh].
-        variance: (n,): variances [Wh^2], above 0.
-        halves: (G,): half-widths [Wh].
+        variance: (n,): variances where the cell is known [Wh^2], above 0.
+        halves: (G + 1,): ends of the cells [Wh].
+        shift: (n, G): mean in each cell less `mean` [Wh].
         chances: (n, G): probability of each before the release; changed to those after it.
 
     Returns:
         (n, 3): mean and variance after the release [Wh, Wh^2], and the log density of what is seen.
     """
-    posterior = np.empty((len(mean), 3))
+    posterior, moves = np.empty((len(mean), 3)), np.empty(chances.shape[1])
     for i in range(len(mean)):
-        posterior[i] = _within(noisy, mean[i], variance[i], halves, chances[i])
+        moved, posterior[i, 1], _, posterior[i, 2] = _behind_cells(
+            noisy - mean[i], variance[i], halves, chances[i], shift[i], moves
+        )
+        posterior[i, 0] = mean[i] + moved
     return posterior
 
 
@@ -134,19 +211,21 @@ def widen(  # type: ignore[no-untyped-def]
         normal: Whether noise of a step of its own is Gaussian, else Laplace.
         mean: (n,): means foreseen [Wh].
         variance: (n,): variances foreseen [Wh^2], above 0.
-        halves: (k, G): half-widths that the noise of a block may have, relative to its scale.
+        halves: (k, G + 1): ends of the cells of half-widths that the noise of a block may have,
+            relative to its scale.
         row: (n,): the row of `halves`; below 0 where the noise is that of a step of its own.
         begins: (n,): whether a block of steps begins.
-        start: (G,): probability of each half-width there.
+        start: (G,): probability of each cell there.
         factors: (W,): how much wider it may be.
         law: (W,): probability of each before any release.
         forgotten: Share of what releases say that each later one takes away.
         tails: (3,): spreads of the law's parts, relative to it.
         shares: (3,): their shares.
         widths: (W,): probability of each factor; changed to that after the releases.
-        sizes: (G,): probability of each half-width of the open block; changed likewise.
+        sizes: (G,): probability of each cell for the open block; changed likewise.
     """
-    chances, parts, logs = sizes.copy(), np.empty(len(tails)), np.empty(len(factors))
+    parts, logs = np.empty(len(tails)), np.empty(len(factors))
+    alike, moves = np.zeros(len(sizes)), np.empty(len(sizes))
     for t in range(len(noisy)):
         half = halves[max(row[t], 0)] * scale[t]
         if row[t] >= 0 and begins[t]:
@@ -155,29 +234,42 @@ def widen(  # type: ignore[no-untyped-def]
             for k in range(len(tails)):
                 v = (factors[i] * tails[k]) ** 2 * variance[t]
                 if row[t] >= 0:
-                    chances[:] = sizes
-                    parts[k] = _within(noisy[t], mean[t], v, half, chances)[2]
+                    parts[k] = _log_seen(noisy[t] - mean[t], v, half, sizes)
                 else:
                     parts[k] = _behind(noisy[t], mean[t], v, scale[t], normal)[2]
             top = parts.max()
             logs[i] = top + np.log((np.exp(parts - top) * shares).sum())
             logs[i] += (1 - forgotten) * np.log(widths[i]) + forgotten * np.log(law[i])
         if row[t] >= 0:
-            _within(noisy[t], mean[t], variance[t], half, sizes)
+            _behind_cells(noisy[t] - mean[t], variance[t], half, sizes, alike, moves)
         widths[:] = np.exp(logs - logs.max())
         widths /= widths.sum()
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
+def _join(p, apart, chances):  # type: ignore[no-untyped-def]
+    """One normal law of a state in place of those that go with the cells of half-widths."""
+    for g in range(len(chances)):
+        if chances[g] > 0.0:
+            for i in range(len(p)):
+                weighed = chances[g] * apart[g, i]
+                for j in range(len(p)):
+                    p[i, j] += weighed * apart[g, j]
+    apart[:] = 0.0
+
+
+@njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
     noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean, covariance,
-    halves, begins, sizes, moments
+    halves, begins, sizes, apart, shifts, moments
 ):  # fmt: skip
     n, d = mean.shape
     fixed = LEVELS + covariates.shape[1]
-    knots = (d - fixed) // 2
+    knots, cells = (d - fixed) // 2, sizes.shape[1]
     at, by, gain = np.empty(fixed + 4, np.int64), np.ones(fixed + 4), np.empty(d)
+    moves, middle = np.zeros(cells), np.empty(d)
     at[:fixed] = np.arange(fixed)
+    is_apart = np.array([apart[c].any() for c in range(n)])
     for t in range(len(noisy)):
         by[LEVELS:fixed] = covariates[t]
         low = int(place[t] * knots) % knots
@@ -186,13 +278,18 @@ def _follow(  # type: ignore[no-untyped-def]
         for k in range(fixed, parts, 2):
             first = fixed + (knots if k > fixed else 0)
             at[k], at[k + 1], by[k], by[k + 1] = first + low, first + high, 1 - part, part
+        in_block = scale[t] >= 0 and halves[t, 0] >= 0
         for c in range(n):
-            x, p, a, q = mean[c], covariance[c], decay[c], growth[c]
+            x, p, a, q, shift = mean[c], covariance[c], decay[c], growth[c], shifts[c]
+            if scale[t] >= 0 and (begins[t] or not in_block):
+                if is_apart[c]:
+                    _join(p, apart[c], sizes[c])
+                is_apart[c], sizes[c] = False, sizes[-1]
             for i in range(d):
                 x[i] *= a[i]
                 for j in range(d):
                     p[i, j] = p[i, j] * a[i] * a[j] + q[i, j]
-            level, spread = 1.0, white[c] * white[c]
+            level, spread, between = 1.0, white[c] * white[c], 0.0
             for i in range(d):
                 gain[i] = 0.0
                 for k in range(parts):
@@ -201,22 +298,47 @@ def _follow(  # type: ignore[no-untyped-def]
                 level += by[k] * x[at[k]]
                 spread += by[k] * gain[at[k]]
             m, v = base[t] * level, base[t] * base[t] * spread
-            moments[t, c, 0], moments[t, c, 1] = m, v
+            shift[:] = 0.0
+            if is_apart[c]:
+                for g in range(cells):
+                    for k in range(parts):
+                        shift[g] += base[t] * by[k] * a[at[k]] * apart[c, g, at[k]]
+                    between += sizes[c, g] * shift[g] * shift[g]
+            moments[t, c, 0], moments[t, c, 1], moments[t, c, 5] = m, v + between, v
             if scale[t] < 0:  # nothing was published
-                moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = m, v, 0.0
+                moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = m, v + between, 0.0
+                if is_apart[c]:
+                    apart[c] *= a
                 continue
-            if halves[t, 0] < 0:
-                after, remaining, log = _behind(noisy[t], m, v, scale[t], normal)
+            if in_block:
+                after, remaining, left, log = _behind_cells(
+                    noisy[t] - m, v, halves[t], sizes[c], shift, moves
+                )
+                after += m
             else:
-                if begins[t]:
-                    sizes[c] = sizes[-1]
-                after, remaining, log = _within(noisy[t], m, v, halves[t], sizes[c])
+                after, remaining, log = _behind(noisy[t], m, v, scale[t], normal)
+                left = remaining
             moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = after, remaining, log
-            move, shrink = base[t] * (after - m) / v, base[t] * base[t] * (v - remaining) / (v * v)
+            shrink = base[t] * base[t] * (v - left) / (v * v)
             for i in range(d):
-                x[i] += gain[i] * move
                 for j in range(d):
                     p[i, j] -= shrink * gain[i] * gain[j]
+            if not in_block:
+                for i in range(d):
+                    x[i] += gain[i] * base[t] * (after - m) / v
+                continue
+            is_apart[c], middle[:] = True, 0.0
+            for g in range(cells):
+                if sizes[c, g] > 0.0:  # no other cell comes back in this block
+                    move = base[t] * moves[g] / v
+                    for i in range(d):
+                        apart[c, g, i] = apart[c, g, i] * a[i] + gain[i] * move
+                        middle[i] += sizes[c, g] * apart[c, g, i]
+            for i in range(d):
+                x[i] += middle[i]
+            for g in range(cells):
+                for i in range(d):
+                    apart[c, g, i] = apart[c, g, i] - middle[i] if sizes[c, g] > 0.0 else 0.0
 
 
 def follow(
@@ -235,8 +357,11 @@ def follow(
     halves: Floats,
     begins: Bools,
     sizes: Floats,
-) -> Floats:
-    """Advance every filter of a bank over some steps; `mean`, `covariance`, `sizes` are changed.
+    apart: Floats,
+) -> tuple[Floats, Floats]:
+    """Advance every filter of a bank over some steps.
+
+    `mean`, `covariance`, `sizes` and `apart` are changed.
 
     Args:
         noisy: (T,): noisy loads [Wh].
@@ -251,18 +376,21 @@ def follow(
         white: (filters,): spread of the load about its state, relative to `base`.
         mean: (filters, d): states before the first step.
         covariance: (filters, d, d): their covariances.
-        halves: (T, G): half-widths that the noise of a block of steps may have [Wh]; negative where
-            noise is independent.
+        halves: (T, G + 1): ends of the cells of half-widths that the noise of a block of steps may
+            have [Wh]; negative where noise is independent.
         begins: (T,): whether a step is the first seen of its block.
-        sizes: (filters + 1, G): probability of each half-width by filter; last, before a block.
+        sizes: (filters + 1, G): probability of each cell by filter; last, before a block.
+        apart: (filters, G, d): means of the state in each cell less `mean`.
 
     Returns:
-        (T, filters, 5): mean and variance of the load before the release, mean and variance after
-        it [Wh, Wh^2], and the log density of what was seen.
+        (T, filters, 6): mean and variance of the load before the release, mean and variance after
+        it [Wh, Wh^2], the log density of what was seen, and the variance before the release where
+        the cell is known. And (filters, G): mean in each cell less that of all at the last step,
+        before its release [Wh].
     """
-    moments = np.empty((len(noisy), len(mean), 5))
+    moments, shift = np.empty((len(noisy), len(mean), 6)), np.zeros((len(mean), sizes.shape[1]))
     _follow(
         noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean,
-        covariance, halves, begins, sizes, moments,
+        covariance, halves, begins, sizes, apart, shift, moments,
     )  # fmt: skip
-    return moments
+    return moments, shift

@@ -199,12 +199,7 @@ class PublicKnowledge:
         ((-90, 6, 102), 96, 96)
         """
         ends = tuple(accumulate(lengths, initial=-steps_before)) if lengths else ()
-        return replace(self, ends=ends, block=0).with_sizes(BLOCK_SIZES)
-
-    def with_sizes(self, count: int) -> PublicKnowledge:
-        """The knowledge before the first release of a block, with so many half-widths of noise."""
-        sizes = _first_sizes(self.weights, count) if self.ends else np.zeros(0)
-        return replace(self, sizes=sizes)
+        return replace(self, ends=ends, block=0, sizes=_first_sizes(self.weights, ends))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What steps and releases have changed, by name; bit for bit."""
@@ -332,21 +327,23 @@ class PublicKnowledge:
         """How much wider intervals are than its laws say: 1, for the laws are taken as given."""
         return 1.0
 
-    def half_widths(self, scale: float) -> tuple[Floats, Floats] | None:
-        """Half-widths of the noise of step t [Wh], and their chances for each law of `parts`.
-
-        (G,) and (laws, G); None where noise is independent.
-        """
+    def half_widths(
+        self,
+        scale: float,
+        rates: Sequence[float] = (),  # noqa: ARG002
+    ) -> HalfWidths | None:
+        """What is known of the noise of step t; None where noise is independent."""
         if not self.ends:
             return None
-        count = self.sizes.shape[-1]
-        return scale * block_halves(self.length, count), self.at_block().sizes.reshape(-1, count)
+        chances = self.at_block().sizes.reshape(-1, BLOCK_SIZES)
+        ends = scale * block_halves(self.length)
+        return HalfWidths(ends, chances, np.zeros_like(chances), np.ones(len(chances)))
 
     def at_block(self) -> PublicKnowledge:
         """The knowledge with what is known of the block of step t: of a new one, its law."""
         if not self.ends or self.block == (last := self.ends[bisect_left(self.ends, self.t)]):
             return self
-        return replace(self, block=last, sizes=_first_sizes(self.weights, self.sizes.shape[-1]))
+        return replace(self, block=last, sizes=_first_sizes(self.weights, self.ends))
 
     def moved(self, steps: int) -> PublicKnowledge:
         """The same knowledge at a later step, where it is used for the step alone."""
@@ -386,6 +383,22 @@ class PublicKnowledge:
             laws.append(now.predicted(rates))
             now = now.passed()
         return intervals(laws, level)
+
+
+class HalfWidths(NamedTuple):
+    """The half-width of the noise of a block of steps, for each law of a load.
+
+    Attributes:
+        ends: (G + 1,): ends of the cells that it may lie in [Wh].
+        chances: (laws, G): probability of each cell.
+        shift: (laws, G): mean of the load where it lies in a cell, less that of the law [Wh].
+        share: (laws,): variance of the load where it is known, over that of the law.
+    """
+
+    ends: Floats
+    chances: Floats
+    shift: Floats
+    share: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -544,8 +557,10 @@ class _Moments(Value):
         self._dropped = starts[0].t - 1 if starts else 0
 
 
-def _first_sizes(weights: Floats, count: int) -> Floats:
-    return np.broadcast_to(block_chances(count), (*weights.shape, count)).copy()
+def _first_sizes(weights: Floats, ends: Sequence[int]) -> Floats:
+    """Chances of the noise's half-width before the first release of a block; empty without any."""
+    cells = BLOCK_SIZES if ends else 0
+    return np.broadcast_to(block_chances()[:cells], (*weights.shape, cells)).copy()
 
 
 def _within_block(
@@ -555,9 +570,9 @@ def _within_block(
     from hushgrid._kernels.load_filter import within_block
 
     sizes = now.sizes.copy()
-    count = sizes.shape[-1]
-    halves, flat = scale * block_halves(now.length, count), sizes.reshape(-1, count)
-    moments = within_block(float(load_hat), law.mean.ravel(), law.variance.ravel(), halves, flat)
+    halves, flat = scale * block_halves(now.length), sizes.reshape(-1, BLOCK_SIZES)
+    means, variances, alike = law.mean.ravel(), law.variance.ravel(), np.zeros_like(flat)
+    moments = within_block(float(load_hat), means, variances, halves, alike, flat)
     return moments[:, 2].reshape(law.mean.shape), moments[:, 0].reshape(law.mean.shape), sizes
 
 

@@ -20,6 +20,7 @@ from hushgrid._numbers import Floats, Int32s
 from hushgrid.belief.estimate import (
     FACTOR_STEP,
     NO_NOISE,
+    HalfWidths,
     LoadInterval,
     LoadMixture,
     PublicKnowledge,
@@ -27,7 +28,6 @@ from hushgrid.belief.estimate import (
     intervals,
 )
 from hushgrid.belief.load_filter import (
-    FINE_SIZES,
     SPREADS,
     LoadFilter,
     SeenLoads,
@@ -132,8 +132,8 @@ class FollowedKnowledge:
         values: Their values at the next step; None for a missing one.
         widths: Probability of each of some factors by which intervals are wider than the laws say,
             from how far releases were from what was foreseen.
-        noise_sizes: (G,): probability of each half-width that the noise of the block of steps may
-            have; before version 3 as it is before any release.
+        noise_sizes: (G,): probability of each cell of half-widths that the noise of the block of
+            steps may have.
     """
 
     model: PublicKnowledge
@@ -144,7 +144,7 @@ class FollowedKnowledge:
     covariates: tuple[Covariate, ...] = ()
     values: tuple[float | None, ...] = ()
     widths: Floats = field(default_factory=lambda: _WIDTH_LAW)
-    noise_sizes: Floats = field(default_factory=lambda: block_chances(FINE_SIZES))
+    noise_sizes: Floats = field(default_factory=lambda: block_chances())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FollowedKnowledge) and self._value() == other._value()
@@ -154,7 +154,7 @@ class FollowedKnowledge:
 
     def _value(self) -> tuple[Any, ...]:
         bank = self.bank
-        arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes]
+        arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes, bank.apart]
         arrays += [self.widths, self.noise_sizes]
         terms = (bank.hours, bank.spreads, self.share, self.days, self.usual)
         bits = tuple(x.tobytes() for x in arrays)
@@ -179,9 +179,8 @@ class FollowedKnowledge:
         Returns:
             The knowledge.
         """
-        bank = LoadFilter.start(days.hours, SPREADS, len(covariates), FINE_SIZES)
+        bank = LoadFilter.start(days.hours, SPREADS, len(covariates))
         share, none = (0.0 if usual else _FIRST_SHARE), (None,) * len(covariates)
-        model = model.with_sizes(FINE_SIZES)
         return cls(model, bank, share, days, usual, tuple(covariates), none)
 
     @property
@@ -258,7 +257,7 @@ class FollowedKnowledge:
         )
         arrays = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
         if self.model.ends:
-            arrays["bank sizes"] = bank.sizes
+            arrays["bank sizes"], arrays["bank apart"] = bank.sizes, bank.apart
             arrays["noise sizes"] = self.noise_sizes
         arrays["widths"] = self.widths
         return {**self.model.to_arrays(), **arrays, "followed": np.array(figures)}
@@ -269,7 +268,7 @@ class FollowedKnowledge:
         Raises:
             ValueError: The arrays are of other terms, or one is missing.
         """
-        names = (*_FOLLOWED, "bank sizes", "noise sizes")
+        names = (*_FOLLOWED, "bank sizes", "bank apart", "noise sizes")
         own_arrays = {name: array for name, array in self.to_arrays().items() if name in names}
         if any(
             name not in arrays or arrays[name].shape != own_arrays[name].shape
@@ -278,7 +277,15 @@ class FollowedKnowledge:
             raise ValueError("arrays of other terms")
         weights, mean, covariance, widths, figures = (arrays[name] for name in _FOLLOWED)
         sizes = arrays.get("bank sizes", self.bank.sizes)
-        bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance, sizes=sizes)
+        apart = arrays.get("bank apart", self.bank.apart)
+        bank = replace(
+            self.bank,
+            weights=weights,
+            mean=mean,
+            covariance=covariance,
+            sizes=sizes,
+            apart=apart,
+        )
         share, *covariate_values = map(float, figures)
         model, values = (
             self.model.from_arrays(arrays),
@@ -339,9 +346,9 @@ class FollowedKnowledge:
         )
         lengths, row = np.unique(np.array(length, np.int64, ndmin=1), return_inverse=True)
         sizes, widths = self.noise_sizes.copy(), self.widths.copy()
-        halves = np.array([block_halves(max(n, 1), len(sizes)) for n in lengths.tolist()])
+        halves = np.array([block_halves(max(n, 1)) for n in lengths.tolist()])
         noise = (halves, np.where(lengths > 0, np.arange(len(lengths)), -1)[row])
-        opens = (np.array(begins, np.bool_, ndmin=1), block_chances(len(sizes)))
+        opens = (np.array(begins, np.bool_, ndmin=1), block_chances())
         laws = (_WIDTHS, _WIDTH_LAW, _FORGOTTEN, _TAILS, _TAIL_SHARES)
         b[b == 0] = NO_NOISE
         widen(noisy, b, self.shape is GAUSSIAN, m, v, *noise, *opens, *laws, widths, sizes)
@@ -436,15 +443,26 @@ class FollowedKnowledge:
             load, b, base, at, np.array([weekend]), self._noise, covariates, length, begins
         )
 
-    def half_widths(self, scale: float) -> tuple[Floats, Floats] | None:
+    def half_widths(self, scale: float, rates: Sequence[float] = ()) -> HalfWidths | None:
         """As that of the model, with the laws of the filters after the model's."""
         by_model = self.model.half_widths(scale)
         if by_model is None:
             return None
-        bank_sizes = self.bank.sizes
+        law = None if self.usual else self.model.parts(rates)
+        bank_step, _ = self.bank.step(self._next_load(law, rates))
+        of_bank = HalfWidths(
+            by_model.ends,
+            self.bank.sizes,
+            bank_step.shift,
+            bank_step.within / bank_step.forecast_variance,
+        )
         if self.model.at_block() is not self.model:
-            bank_sizes = np.tile(block_chances(bank_sizes.shape[1]), (len(bank_sizes), 1))
-        return by_model[0], bank_sizes if self.usual else np.concatenate([by_model[1], bank_sizes])
+            fresh = np.tile(block_chances(), (len(of_bank.chances), 1))
+            of_bank = HalfWidths(by_model.ends, fresh, 0 * fresh, np.ones(len(fresh)))
+        if self.usual:
+            return of_bank
+        both = zip(by_model[1:], of_bank[1:], strict=True)
+        return HalfWidths(by_model.ends, *(np.concatenate(columns) for columns in both))
 
     def base(self, rates: Sequence[float] = ()) -> float:
         """What the public expects of the release of step t with nothing learnt [Wh], above 0."""
@@ -631,7 +649,8 @@ def _log_mean(weights: Floats, logs: Floats) -> float:
     return top + float(np.log(weights @ np.exp(logs - top)))
 
 
-_WIDTH_LAW: Floats = np.exp(-((np.log(_WIDTHS) / 0.3) ** 2) / 2)  # before any release
+# before any release; noise hides how volatile a small zone is
+_WIDTH_LAW: Floats = np.exp(-((np.log(_WIDTHS / 1.15) / 0.3) ** 2) / 2)
 _WIDTH_LAW /= _WIDTH_LAW.sum()
 _WIDTH_LAW.flags.writeable = False
 

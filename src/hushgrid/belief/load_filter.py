@@ -26,6 +26,7 @@ from hushgrid.belief.estimate import (
     NO_NOISE,
 )
 from hushgrid.belief.posterior import (
+    BLOCK_SIZES,
     block_chances,
     block_halves,
     check_level,
@@ -39,8 +40,7 @@ KNOTS = 24  # of a profile, an hour apart
 _HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and the rest last [h]
 _COVARIATE = 0.15  # standard deviation of a covariate's coefficient, relative to the base
 _SMOOTH = 1.5  # hours over which a profile bends
-FINE_SIZES = 32  # half-widths that the noise of a block may have
-_STIR = 1e-4  # share of the weights that goes back to the prior ones at each step
+_STIR = 1e-4  # share of the weights that becomes equal again at each step
 
 
 class Spreads(NamedTuple):
@@ -134,10 +134,13 @@ class LoadFilter:
         spreads: Those of each filter of the bank.
         weights: (filters,): probability of each filter.
         mean: (filters, d): mean of each state after the last step.
-        covariance: (filters, d, d): its covariance.
+        covariance: (filters, d, d): its covariance where the half-width of the block's noise is
+            known.
         covariates: c, how many public covariates there are.
-        sizes: (filters, G): probability of each half-width that the noise of a block of steps may
-            have (`block_halves`).
+        sizes: (filters, G): probability of each cell of half-widths that the noise of a block of
+            steps may have (`block_halves`).
+        apart: (filters, G, d): mean of the state in each cell less `mean`. A wide half-width and a
+            load far from what was foreseen explain the same releases, so they go together.
     """
 
     hours: float
@@ -147,6 +150,7 @@ class LoadFilter:
     covariance: Floats
     covariates: int
     sizes: Floats
+    apart: Floats
 
     @classmethod
     def start(
@@ -154,7 +158,6 @@ class LoadFilter:
         hours: float,
         spreads: Sequence[Spreads] = SPREADS,
         covariates: int = 0,
-        sizes: int = FINE_SIZES,
     ) -> LoadFilter:
         """Before the first release.
 
@@ -162,7 +165,6 @@ class LoadFilter:
             hours: Length of a step [h].
             spreads: Those of each filter of the bank.
             covariates: How many public covariates there are.
-            sizes: How many half-widths the noise of a block of steps may have.
 
         Returns:
             The filter.
@@ -177,9 +179,11 @@ class LoadFilter:
         bank_spreads = tuple(spreads)
         covariance = _motion(bank_spreads, hours, covariates).stationary.copy()
         mean = np.zeros(covariance.shape[:2])
-        chances = np.tile(block_chances(sizes), (len(bank_spreads), 1))
+        chances = np.tile(block_chances(), (len(bank_spreads), 1))
+        apart = np.zeros((*chances.shape, covariance.shape[1]))
+        weights = np.full(len(bank_spreads), 1 / len(bank_spreads))
         return cls(
-            float(hours), bank_spreads, _prior(bank_spreads), mean, covariance, covariates, chances
+            float(hours), bank_spreads, weights, mean, covariance, covariates, chances, apart
         )
 
     def follow(self, loads: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
@@ -195,12 +199,12 @@ class LoadFilter:
             ModelError: If a base is not above 0.
             NoiseError: If the law of the noise is unknown, or a scale is negative or infinite.
         """
-        bank_steps, after = self._moved(loads)
+        bank_steps, _, after = self._moved(loads)
         if len(self.spreads) == 1:
             return FilteredLoads(*bank_steps[:, 0, :4].T), after
         moments, weights = np.empty((4, len(bank_steps))), self.weights
-        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(bank_steps, 1, 2)):
-            weights = (1 - _STIR) * weights + _STIR * _prior(self.spreads)
+        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(bank_steps, 1, 2)[:, :5]):
+            weights = (1 - _STIR) * weights + _STIR / len(self.spreads)
             moments[0, t], moments[1, t] = mixture_moments(weights, m0, v0)
             weights = posterior_weights(weights, log)
             moments[2, t], moments[3, t] = mixture_moments(weights, m1, v1)
@@ -219,15 +223,18 @@ class LoadFilter:
             ModelError: If the base is not above 0.
             NoiseError: If the law of the noise is unknown, or the scale is negative or infinite.
         """
-        bank_steps, after = self._moved(load)
-        weights = (1 - _STIR) * self.weights + _STIR * _prior(self.spreads)
-        bank_step = BankStep(weights, *bank_steps[0].T)
+        bank_steps, shift, after = self._moved(load)
+        weights = (1 - _STIR) * self.weights + _STIR / len(self.spreads)
+        forecast, forecast_variance, estimate, variance, log, within = bank_steps[0].T
+        bank_step = BankStep(
+            weights, forecast, forecast_variance, estimate, variance, log, within, shift
+        )
         return bank_step, replace(
             after, weights=posterior_weights(bank_step.weights, bank_step.log)
         )
 
-    def _moved(self, loads: SeenLoads) -> tuple[Floats, LoadFilter]:
-        """What each filter knew at each step, (T, filters, 5), and the bank but for its weights."""
+    def _moved(self, loads: SeenLoads) -> tuple[Floats, Floats, LoadFilter]:
+        """What `_kernels.load_filter.follow` returns, and the bank but for its weights."""
         from hushgrid._kernels.load_filter import follow
 
         if loads.noise not in ("laplace", "gaussian"):
@@ -245,16 +252,16 @@ class LoadFilter:
             raise ModelError(
                 f"covariates have shape {covariates.shape}; give {self.covariates} numbers a step."
             )
-        mean, covariance = self.mean.copy(), self.covariance.copy()
-        count, halves = self.sizes.shape[1], np.full((len(base), 1), -1.0)
-        sizes = np.vstack([self.sizes, block_chances(count)])
+        mean, covariance, apart = self.mean.copy(), self.covariance.copy(), self.apart.copy()
+        halves = np.full((len(base), 1), -1.0)
+        sizes = np.vstack([self.sizes, block_chances()])
         begins = np.zeros(len(base), bool) if loads.begins is None else loads.begins
         if loads.length is not None and loads.length.any():
-            halves = np.full((len(base), count), -1.0)
+            halves = np.full((len(base), BLOCK_SIZES + 1), -1.0)
             for length in set(loads.length[loads.length > 0].tolist()):
                 of_length = loads.length == length
-                halves[of_length] = scale[of_length, None] * block_halves(length, count)
-        bank_steps = follow(
+                halves[of_length] = scale[of_length, None] * block_halves(length)
+        bank_steps, shift = follow(
             np.where(silent, 0.0, np.asarray(loads.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),
             loads.noise == "gaussian",
@@ -268,8 +275,13 @@ class LoadFilter:
             halves,
             begins,
             sizes,
+            apart,
         )
-        return bank_steps, replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1])
+        return (
+            bank_steps,
+            shift,
+            replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1], apart=apart),
+        )
 
     def ahead(self, base: Floats, place: Floats, weekend: Bools) -> tuple[Floats, Floats]:
         """The loads of the next steps, with nothing published in between.
@@ -297,6 +309,10 @@ class BankStep(NamedTuple):
         estimate: Mean after it [Wh].
         variance: Variance after it [Wh^2].
         log: Log density of the release.
+        within: Variance before the release where the half-width of the block's noise is known
+            [Wh^2].
+        shift: (filters, G): mean before it where the half-width lies in a cell, less `forecast`
+            [Wh].
     """
 
     weights: Floats
@@ -305,6 +321,8 @@ class BankStep(NamedTuple):
     estimate: Floats
     variance: Floats
     log: Floats
+    within: Floats
+    shift: Floats
 
 
 class _Motion(NamedTuple):
@@ -366,15 +384,6 @@ def drawn_loads(
     )
     white = spreads.white * source.standard_normal(len(place))
     return np.asarray(1 + states[:, :3].sum(axis=1) + profile + weekend * more + white)
-
-
-@lru_cache(maxsize=8)
-def _prior(spreads: tuple[Spreads, ...]) -> Floats:
-    """Weights before any release: a narrow filter is more probable, for noise moves a wide one."""
-    weights = np.array([(spread.level * spread.profile) ** -2.0 for spread in spreads])
-    weights /= weights.sum()
-    weights.flags.writeable = False
-    return weights
 
 
 @lru_cache(maxsize=8)

@@ -181,38 +181,45 @@ GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
 # by the law's name; noise of a block of one step is Laplace, of a longer one see `block_halves`
 SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN, "block": LAPLACE}
 
-BLOCK_SIZES = 12  # half-widths that the noise of a block may have, in an estimate by the model
+BLOCK_SIZES = 32  # cells of half-widths that the noise of a block may have
+
+
+_REACH = 4.0  # normal scores of the smallest and the largest half-width
 
 
 @lru_cache(maxsize=8)
-def block_chances(sizes: int = BLOCK_SIZES) -> Floats:
-    """Probabilities of so many half-widths of a block's noise before any release, see below."""
-    normal = np.linspace(-3.5, 3.5, sizes)
-    chances = np.exp(-(normal**2) / 2) / np.exp(-(normal**2) / 2).sum()
+def block_chances() -> Floats:
+    """Probabilities of the cells of half-widths of a block's noise, see `block_halves`."""
+    from scipy.special import ndtr
+
+    chances = np.diff(ndtr(np.linspace(-_REACH, _REACH, BLOCK_SIZES + 1)))
+    chances /= chances.sum()
     chances.flags.writeable = False
     return np.asarray(chances)
 
 
 @lru_cache(maxsize=256)
-def block_halves(steps: int, sizes: int = BLOCK_SIZES) -> Floats:
-    """Half-widths that the noise of a block may have, relative to its scale.
+def block_halves(steps: int) -> Floats:
+    """Cells of half-widths that the noise of a block may have, relative to its scale.
 
     Given its size M the noise of a step is even on -M..M, and (M + 1/2)/scale is a gamma number of
-    shape L + 1 (docs/proofs/blocks-of-steps.md).
+    shape L + 1 (docs/proofs/blocks-of-steps.md). Inside a cell every half-width is equally likely:
+    single half-widths would be edges that no noise has, and where they lie farther apart than the
+    load varies, releases would seem to show it.
 
     Args:
         steps: Steps of the block, L.
-        sizes: How many.
 
     Returns:
-        Quantiles, of the probabilities `block_chances`.
+        Ends of the cells, ascending: quantiles between which `block_chances` lie.
 
-    >>> halves, chances = block_halves(6), block_chances()
-    >>> round(float(chances @ halves), 2), round(float(chances @ halves**2), 1)
-    (7.0, 56.0)
+    >>> ends, chances = block_halves(6), block_chances()
+    >>> middles = (ends[1:] + ends[:-1]) / 2
+    >>> round(float(chances @ middles), 2), round(float(chances @ middles**2), 1)
+    (7.01, 56.1)
     """
     from scipy.special import gammaincinv, ndtr
 
-    halves = np.asarray(gammaincinv(steps + 1, ndtr(np.linspace(-3.5, 3.5, sizes))))
+    halves = np.asarray(gammaincinv(steps + 1, ndtr(np.linspace(-_REACH, _REACH, BLOCK_SIZES + 1))))
     halves.flags.writeable = False
     return halves

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Floats
-from hushgrid.belief.estimate import NO_NOISE, LoadInterval, ReleaseParts
+from hushgrid.belief.estimate import NO_NOISE, HalfWidths, LoadInterval, ReleaseParts
 from hushgrid.belief.followed import Knowledge
 from hushgrid.belief.posterior import (
     GAUSSIAN,
@@ -114,13 +114,14 @@ def posterior_law(
     """
     parts, b = public.parts(rates), max(scale, NO_NOISE)
     law = ReleaseParts(*(x.ravel() for x in (parts if width == 1 else parts.widened(width))))
-    in_block = public.half_widths(b)
+    in_block = public.half_widths(b, rates)
     if in_block is None:
         logs = public.shape.evidence(float(load_hat), law.mean, law.variance, b)
         means = public.shape.mean(load_hat, law.mean, law.variance, b)
         weights = posterior_weights(law.weights, logs)
     else:
-        law, weights, means, halves = _with_each_half(float(load_hat), law, *in_block)
+        wider = in_block._replace(shift=width * in_block.shift)
+        law, weights, means, halves = _with_each_half(float(load_hat), law, wider)
     keep = weights > _NEGLIGIBLE
     w = weights[keep] / weights[keep].sum()
     parts, mean = ReleaseParts(*(column[keep] for column in law)), means[keep]
@@ -235,19 +236,37 @@ def _laplace(hat: float, law: ReleaseParts, b: float) -> Curves:
 
 
 def _with_each_half(
-    hat: float, law: ReleaseParts, halves: Floats, sizes: Floats
+    hat: float, law: ReleaseParts, noise: HalfWidths
 ) -> tuple[ReleaseParts, Floats, Floats, Floats]:
-    """Laws of the load with every half-width of the noise, and their weights given what is seen.
+    """Laws of the load with the half-width of the noise in the middle of every cell, their weights
+    given what is seen, means after it, and these half-widths.
 
     The means are those of a law whatever the half-width.
     """
     from hushgrid._kernels.load_filter import within_block
 
-    chances = sizes.copy()
-    moments = within_block(hat, law.mean, law.variance, halves, chances)
+    chances, within = noise.chances.copy(), law.variance * noise.share
+    moments = within_block(hat, law.mean, within, noise.ends, noise.shift, chances)
     weights = posterior_weights(law.weights, moments[:, 2])[:, None] * chances
-    laws = ReleaseParts(*(np.repeat(column, len(halves)) for column in law))
-    return laws, weights.ravel(), moments[:, 0].repeat(len(halves)), np.tile(halves, len(moments))
+    count, gain = chances.shape[1], (law.joint / law.variance)[:, None]
+    laws = ReleaseParts(
+        weights.ravel(),
+        (law.mean[:, None] + noise.shift).ravel(),
+        within.repeat(count),
+        (law.cut[:, None] + gain * noise.shift).ravel(),
+        (law.cut_variance - gain[:, 0] ** 2 * (law.variance - within)).repeat(count),
+        (gain[:, 0] * within).repeat(count),
+    )
+    return (
+        laws,
+        weights.ravel(),
+        moments[:, 0].repeat(count),
+        np.tile(_middles(noise), len(law.mean)),
+    )
+
+
+def _middles(noise: HalfWidths) -> Floats:
+    return np.asarray((noise.ends[1:] + noise.ends[:-1]) / 2)
 
 
 def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Curves:
@@ -330,13 +349,13 @@ def noise_interval(
     spread = float((law.weights * (law.cut_variance + law.cut**2)).sum()) - cut**2
     spread, noise = math.sqrt(max(spread, 0.0)), _variance(public, b)
 
-    in_block = public.half_widths(b)
+    in_block = public.half_widths(b, rates)
 
     def below(z: float) -> float:
         away = z - cut - load_hat
         if in_block is not None:
-            even = (away - spread * _NODES[:, None]) / in_block[0]
-            return float(_SHARES @ (np.clip((1 + even) / 2, 0, 1) @ block_chances(even.shape[1])))
+            even = (away - spread * _NODES[:, None]) / _middles(in_block)
+            return float(_SHARES @ (np.clip((1 + even) / 2, 0, 1) @ block_chances()))
         if public.shape is GAUSSIAN or noise < spread**2:
             return float(ndtr(away / math.sqrt(noise + spread**2)))
         return float(_SHARES @ _two_sided((away - spread * _NODES) / b))
@@ -346,7 +365,7 @@ def noise_interval(
     ):  # the usual case: nothing to search for
         half = -b * math.log(1 - level)
         return LoadInterval(float(load_hat), load_hat - half, load_hat + half)
-    reach = (40 * b if in_block is None else in_block[0][-1]) + _FAR * spread
+    reach = (40 * b if in_block is None else in_block.ends[-1]) + _FAR * spread
     guess = float(load_hat) + cut
     return _central(below, guess - reach, guess + reach, guess, level)
 
