@@ -240,7 +240,7 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
         earlier.append(one)
         known = known.after(seen, 2000.0)
     again = first.continued(earlier)
-    for name in ("weights", "mean", "covariance", "sizes", "apart"):
+    for name in ("weights", "mean", "covariance", "sizes", "offsets"):
         np.testing.assert_array_equal(getattr(again.bank, name), getattr(known.bank, name))
     if usual:  # the width is of the filters alone
         np.testing.assert_allclose(again.widths, known.widths, rtol=1e-9)

@@ -247,21 +247,21 @@ def widen(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
-def _join(p, apart, chances):  # type: ignore[no-untyped-def]
+def _join(p, offsets, chances):  # type: ignore[no-untyped-def]
     """One normal law of a state in place of those that go with the cells of half-widths."""
     for g in range(len(chances)):
         if chances[g] > 0.0:
             for i in range(len(p)):
-                weighed = chances[g] * apart[g, i]
+                weighed = chances[g] * offsets[g, i]
                 for j in range(len(p)):
-                    p[i, j] += weighed * apart[g, j]
-    apart[:] = 0.0
+                    p[i, j] += weighed * offsets[g, j]
+    offsets[:] = 0.0
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
     noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean, covariance,
-    halves, begins, sizes, apart, shifts, moments
+    halves, begins, sizes, offsets, shifts, moments
 ):  # fmt: skip
     n, d = mean.shape
     fixed = LEVELS + covariates.shape[1]
@@ -269,7 +269,7 @@ def _follow(  # type: ignore[no-untyped-def]
     at, by, gain = np.empty(fixed + 4, np.int64), np.ones(fixed + 4), np.empty(d)
     moves, middle = np.zeros(cells), np.empty(d)
     at[:fixed] = np.arange(fixed)
-    is_apart = np.array([apart[c].any() for c in range(n)])
+    has_offsets = np.array([offsets[c].any() for c in range(n)])
     for t in range(len(noisy)):
         by[LEVELS:fixed] = covariates[t]
         low = int(place[t] * knots) % knots
@@ -282,9 +282,9 @@ def _follow(  # type: ignore[no-untyped-def]
         for c in range(n):
             x, p, a, q, shift = mean[c], covariance[c], decay[c], growth[c], shifts[c]
             if scale[t] >= 0 and (begins[t] or not in_block):
-                if is_apart[c]:
-                    _join(p, apart[c], sizes[c])
-                is_apart[c], sizes[c] = False, sizes[-1]
+                if has_offsets[c]:
+                    _join(p, offsets[c], sizes[c])
+                has_offsets[c], sizes[c] = False, sizes[-1]
             for i in range(d):
                 x[i] *= a[i]
                 for j in range(d):
@@ -299,16 +299,16 @@ def _follow(  # type: ignore[no-untyped-def]
                 spread += by[k] * gain[at[k]]
             m, v = base[t] * level, base[t] * base[t] * spread
             shift[:] = 0.0
-            if is_apart[c]:
+            if has_offsets[c]:
                 for g in range(cells):
                     for k in range(parts):
-                        shift[g] += base[t] * by[k] * a[at[k]] * apart[c, g, at[k]]
+                        shift[g] += base[t] * by[k] * a[at[k]] * offsets[c, g, at[k]]
                     between += sizes[c, g] * shift[g] * shift[g]
             moments[t, c, 0], moments[t, c, 1], moments[t, c, 5] = m, v + between, v
             if scale[t] < 0:  # nothing was published
                 moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = m, v + between, 0.0
-                if is_apart[c]:
-                    apart[c] *= a
+                if has_offsets[c]:
+                    offsets[c] *= a
                 continue
             if in_block:
                 after, remaining, left, log = _behind_cells(
@@ -327,18 +327,18 @@ def _follow(  # type: ignore[no-untyped-def]
                 for i in range(d):
                     x[i] += gain[i] * base[t] * (after - m) / v
                 continue
-            is_apart[c], middle[:] = True, 0.0
+            has_offsets[c], middle[:] = True, 0.0
             for g in range(cells):
                 if sizes[c, g] > 0.0:  # no other cell comes back in this block
                     move = base[t] * moves[g] / v
                     for i in range(d):
-                        apart[c, g, i] = apart[c, g, i] * a[i] + gain[i] * move
-                        middle[i] += sizes[c, g] * apart[c, g, i]
+                        offsets[c, g, i] = offsets[c, g, i] * a[i] + gain[i] * move
+                        middle[i] += sizes[c, g] * offsets[c, g, i]
             for i in range(d):
                 x[i] += middle[i]
             for g in range(cells):
                 for i in range(d):
-                    apart[c, g, i] = apart[c, g, i] - middle[i] if sizes[c, g] > 0.0 else 0.0
+                    offsets[c, g, i] = offsets[c, g, i] - middle[i] if sizes[c, g] > 0.0 else 0.0
 
 
 def follow(
@@ -357,11 +357,11 @@ def follow(
     halves: Floats,
     begins: Bools,
     sizes: Floats,
-    apart: Floats,
+    offsets: Floats,
 ) -> tuple[Floats, Floats]:
     """Advance every filter of a bank over some steps.
 
-    `mean`, `covariance`, `sizes` and `apart` are changed.
+    `mean`, `covariance`, `sizes` and `offsets` are changed.
 
     Args:
         noisy: (T,): noisy loads [Wh].
@@ -380,7 +380,7 @@ def follow(
             have [Wh]; negative where noise is independent.
         begins: (T,): whether a step is the first seen of its block.
         sizes: (filters + 1, G): probability of each cell by filter; last, before a block.
-        apart: (filters, G, d): means of the state in each cell less `mean`.
+        offsets: (filters, G, d): means of the state in each cell less `mean`.
 
     Returns:
         (T, filters, 6): mean and variance of the load before the release, mean and variance after
@@ -391,6 +391,6 @@ def follow(
     moments, shift = np.empty((len(noisy), len(mean), 6)), np.zeros((len(mean), sizes.shape[1]))
     _follow(
         noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean,
-        covariance, halves, begins, sizes, apart, shift, moments,
+        covariance, halves, begins, sizes, offsets, shift, moments,
     )  # fmt: skip
     return moments, shift

@@ -154,7 +154,7 @@ class FollowedKnowledge:
 
     def _value(self) -> tuple[Any, ...]:
         bank = self.bank
-        arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes, bank.apart]
+        arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes, bank.offsets]
         arrays += [self.widths, self.noise_sizes]
         terms = (bank.hours, bank.spreads, self.share, self.days, self.usual)
         bits = tuple(x.tobytes() for x in arrays)
@@ -257,7 +257,7 @@ class FollowedKnowledge:
         )
         arrays = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
         if self.model.ends:
-            arrays["bank sizes"], arrays["bank apart"] = bank.sizes, bank.apart
+            arrays["bank sizes"], arrays["bank offsets"] = bank.sizes, bank.offsets
             arrays["noise sizes"] = self.noise_sizes
         arrays["widths"] = self.widths
         return {**self.model.to_arrays(), **arrays, "followed": np.array(figures)}
@@ -268,7 +268,7 @@ class FollowedKnowledge:
         Raises:
             ValueError: The arrays are of other terms, or one is missing.
         """
-        names = (*_FOLLOWED, "bank sizes", "bank apart", "noise sizes")
+        names = (*_FOLLOWED, "bank sizes", "bank offsets", "noise sizes")
         own_arrays = {name: array for name, array in self.to_arrays().items() if name in names}
         if any(
             name not in arrays or arrays[name].shape != own_arrays[name].shape
@@ -277,14 +277,14 @@ class FollowedKnowledge:
             raise ValueError("arrays of other terms")
         weights, mean, covariance, widths, figures = (arrays[name] for name in _FOLLOWED)
         sizes = arrays.get("bank sizes", self.bank.sizes)
-        apart = arrays.get("bank apart", self.bank.apart)
+        offsets = arrays.get("bank offsets", self.bank.offsets)
         bank = replace(
             self.bank,
             weights=weights,
             mean=mean,
             covariance=covariance,
             sizes=sizes,
-            apart=apart,
+            offsets=offsets,
         )
         share, *covariate_values = map(float, figures)
         model, values = (

@@ -139,8 +139,8 @@ class LoadFilter:
         covariates: c, how many public covariates there are.
         sizes: (filters, G): probability of each cell of half-widths that the noise of a block of
             steps may have (`block_halves`).
-        apart: (filters, G, d): mean of the state in each cell less `mean`. A wide half-width and a
-            load far from what was foreseen explain the same releases, so they go together.
+        offsets: (filters, G, d): mean of the state in each cell less `mean`. A wide half-width and
+            a load far from what was foreseen explain the same releases, so they go together.
     """
 
     hours: float
@@ -150,7 +150,7 @@ class LoadFilter:
     covariance: Floats
     covariates: int
     sizes: Floats
-    apart: Floats
+    offsets: Floats
 
     @classmethod
     def start(
@@ -180,10 +180,10 @@ class LoadFilter:
         covariance = _motion(bank_spreads, hours, covariates).stationary.copy()
         mean = np.zeros(covariance.shape[:2])
         chances = np.tile(block_chances(), (len(bank_spreads), 1))
-        apart = np.zeros((*chances.shape, covariance.shape[1]))
+        offsets = np.zeros((*chances.shape, covariance.shape[1]))
         weights = np.full(len(bank_spreads), 1 / len(bank_spreads))
         return cls(
-            float(hours), bank_spreads, weights, mean, covariance, covariates, chances, apart
+            float(hours), bank_spreads, weights, mean, covariance, covariates, chances, offsets
         )
 
     def follow(self, loads: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
@@ -252,7 +252,7 @@ class LoadFilter:
             raise ModelError(
                 f"covariates have shape {covariates.shape}; give {self.covariates} numbers a step."
             )
-        mean, covariance, apart = self.mean.copy(), self.covariance.copy(), self.apart.copy()
+        mean, covariance, offsets = self.mean.copy(), self.covariance.copy(), self.offsets.copy()
         halves = np.full((len(base), 1), -1.0)
         sizes = np.vstack([self.sizes, block_chances()])
         begins = np.zeros(len(base), bool) if loads.begins is None else loads.begins
@@ -275,12 +275,12 @@ class LoadFilter:
             halves,
             begins,
             sizes,
-            apart,
+            offsets,
         )
         return (
             bank_steps,
             shift,
-            replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1], apart=apart),
+            replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1], offsets=offsets),
         )
 
     def ahead(self, base: Floats, place: Floats, weekend: Bools) -> tuple[Floats, Floats]:
