@@ -301,6 +301,8 @@ def _follow(  # type: ignore[no-untyped-def]
             shift[:] = 0.0
             if has_offsets[c]:
                 for g in range(cells):
+                    if sizes[c, g] == 0.0:
+                        continue
                     for k in range(parts):
                         shift[g] += base[t] * by[k] * a[at[k]] * offsets[c, g, at[k]]
                     between += sizes[c, g] * shift[g] * shift[g]
@@ -337,8 +339,9 @@ def _follow(  # type: ignore[no-untyped-def]
             for i in range(d):
                 x[i] += middle[i]
             for g in range(cells):
-                for i in range(d):
-                    offsets[c, g, i] = offsets[c, g, i] - middle[i] if sizes[c, g] > 0.0 else 0.0
+                if sizes[c, g] > 0.0:
+                    for i in range(d):
+                        offsets[c, g, i] -= middle[i]
 
 
 def follow(
