@@ -85,25 +85,6 @@ def _edge(d, half, s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
-def _cell(distance, s, low, high):  # type: ignore[no-untyped-def]
-    """Density of what is seen behind noise whose half-width lies anywhere from `low` to `high`, and
-    its first two derivatives over the distance from the load's mean.
-
-    The noise is even up to `low` and its density falls to 0 at `high` by a straight line.
-    """
-    d = abs(distance)
-    first_low = _edge(d, low, s)
-    first_high = _edge(d, high, s)
-    area = (high - low) * (high + low)
-    sign = 1.0 if distance >= 0.0 else -1.0
-    return (
-        max(first_high[0] - first_low[0], 0.0) / area,
-        sign * (first_high[1] - first_low[1]) / area,
-        (first_high[2] - first_low[2]) / area,
-    )
-
-
-@njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
 def _outside(distance, variance, half):  # type: ignore[no-untyped-def]
     """Move and variance of a load that even the widest noise hardly reaches, and the log density:
     it is just inside.
@@ -132,18 +113,24 @@ def _behind_cells(d, v, halves, chances, shift, moves):  # type: ignore[no-untyp
     """
     s, total = math.sqrt(v), 0.0
     left = moved = square = 0.0
+    at, high = math.inf, (0.0, 0.0, 0.0)  # the upper edge of a cell is the lower one of the next
     for g in range(len(chances)):
         moves[g] = 0.0
         if chances[g] == 0.0:
+            at = math.inf
             continue
-        seen, slope, bend = _cell(d - shift[g], s, halves[g], halves[g + 1])
-        chances[g] *= seen
-        if chances[g] <= 1e-300:
+        # the noise is even up to `low` and its density falls to 0 at `high` by a straight line
+        low = high if d - shift[g] == at else _edge(abs(d - shift[g]), halves[g], s)
+        at, high = d - shift[g], _edge(abs(d - shift[g]), halves[g + 1], s)
+        seen = high[0] - low[0]
+        chances[g] *= seen / ((halves[g + 1] - halves[g]) * (halves[g + 1] + halves[g]))
+        if not chances[g] > 1e-300:
             chances[g] = 0.0
             continue
-        slope /= seen
+        times = 1.0 / seen
+        slope, bend = math.copysign(times, at) * (high[1] - low[1]), times * (high[2] - low[2])
         moves[g] = -v * slope
-        left += chances[g] * v * min(max(1.0 + v * (bend / seen - slope * slope), 0.0), 1.0)
+        left += chances[g] * v * min(max(1.0 + v * (bend - slope * slope), 0.0), 1.0)
         total += chances[g]
     if not total > 1e-250:
         chances[:] = 0.0
