@@ -230,13 +230,13 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
     rng, first = np.random.default_rng(5), FollowedKnowledge.start(_zone(), EvenDays(), usual)
     known, earlier = first, list[EarlierRelease]()
     places = [(n, k) for n in LENGTHS * 12 for k in range(1, n + 1)]
-    for t, (length, place) in enumerate(places[:96]):
+    for t, (length, place) in enumerate(places[:192]):
         if t % 7 == 3:
             known = known.passed()
             continue
-        block = {"length": length, "first": t - 94 - place}
+        block = {"length": length, "first": t - 190 - place}
         seen = 60_000 + float(rng.normal(0, 9000))
-        one = EarlierRelease(t - 95, seen, 2000.0, known.base(), known.share, block=block)
+        one = EarlierRelease(t - 191, seen, 2000.0, known.base(), known.share, block=block)
         earlier.append(one)
         known = known.after(seen, 2000.0)
     again = first.continued(earlier)
@@ -245,6 +245,8 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
     if usual:  # the width is of the filters alone
         np.testing.assert_allclose(again.widths, known.widths, rtol=1e-9)
         np.testing.assert_allclose(again.noise_sizes, known.noise_sizes, atol=1e-12)
+    part = first.continued([one._replace(t=one.t + 96) for one in earlier if one.t <= -96])
+    assert first.continued([one for one in earlier if one.t > -96], (-95, part)) == again
     apart = [one._replace(block=None) for one in earlier]
     assert not np.array_equal(first.continued(apart).bank.mean, known.bank.mean)
 

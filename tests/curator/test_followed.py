@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hushgrid import Policy
 from hushgrid.audit.certificate import certify
-from hushgrid.belief.followed import FollowedKnowledge
+from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge
+from hushgrid.curator.replay import Replay
 from hushgrid.files.deployment import LocalDays, ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.entries import ReleaseRecord
 from hushgrid.web.forecast import Forecaster
+from tests.curator import streets
 from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, service
 
@@ -111,6 +115,29 @@ def test_a_filter_starts_anew_where_steps_change_their_length(tmp_path: Path) ->
         assert isinstance(state.public, FollowedKnowledge)
         assert not state.public.bank.mean.any()
         assert state.public.bank.hours == 0.5
+
+
+def test_weeks_go_on_from_each_other_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours from Thursday, 2026-01-29; what is followed begins anew with weeks after 2026-02-12."""
+    followed, continued = list[int](), FollowedKnowledge.continued
+
+    def counted(self: FollowedKnowledge, earlier: Sequence[EarlierRelease], *begun: Any) -> Any:
+        followed.append(len(earlier))
+        return continued(self, earlier, *begun)
+
+    monkeypatch.setattr(FollowedKnowledge, "continued", counted)
+    begins = streets.BEGINS + 28 * streets.DAY
+    street = streets.zone(tmp_path, begins, ('secret = "interval"', 'secret = "window"'))
+    with curator(tmp_path, street, Shown(), now=begins) as it:
+        for day in range(19):
+            streets.publish(it, 24)
+            if day in (4, 11, 18):  # a Monday: a week has begun
+                again = Replay(it.service).follow(it._ledger.standing)
+                assert again.state.public == it._replay.state.public, "all, or the former week"
+    first, second, third = (24 * days - 1 for days in (4, 11, 18))  # Zurich is an hour ahead
+    assert followed == [0, first, first, second - first, second, third, third]
 
 
 def test_local_days_follow_the_clocks() -> None:

@@ -78,7 +78,7 @@ def _edge(d, half, s):  # type: ignore[no-untyped-def]
     if x > -9.0:
         tail, density = 0.5 * math.erfc(x * _ROOT), math.exp(-x * x / 2) * _DENSITY
     value, first, second = density - x * tail, -tail, density
-    if y < 37.0:
+    if y < 9.0 or (x > 0.0 and y * y < x * x + 80.0):  # else no digit of it counts
         tail, density = 0.5 * math.erfc(y * _ROOT), math.exp(-y * y / 2) * _DENSITY
         value, first, second = value + density - y * tail, first - tail, second + density
     return s * value, first, second / s

@@ -95,12 +95,15 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     return entry.block["first"], entry.block.get("mark")
 
 
-def releases_before(evidence: Evidence, week: RecordedWeek) -> list[EarlierRelease]:
-    """Releases of earlier weeks with steps of the same length, after the last of another length.
+def releases_before(
+    evidence: Evidence, week: RecordedWeek, since: float = -math.inf
+) -> list[EarlierRelease]:
+    """Releases that an estimator follows before a week, after the last of another length.
 
     Args:
         evidence: The zone's record.
         week: One of its weeks.
+        since: Releases of steps before this time are left out [UTC s].
 
     Returns:
         Those that state what they are relative to, in order, with steps counted from the week.
@@ -111,7 +114,8 @@ def releases_before(evidence: Evidence, week: RecordedWeek) -> list[EarlierRelea
             releases = [] if earlier.entries else releases
             continue
         for entry in earlier.entries:
-            if entry.source == "readings" and entry.base is not None:
+            at = (earlier.first + entry.step - 1) * (week.seconds or 1)
+            if entry.source == "readings" and entry.base is not None and at >= since:
                 release = renumbered(entry.release, earlier.first - week.first)
                 share, covariates = entry.model_share or 0.0, entry.covariates or {}
                 figures = (entry.load_hat, entry.scale, entry.base, share, covariates)

@@ -38,6 +38,7 @@ from hushgrid.audit.recompute import (
     steps,
 )
 from hushgrid.belief.filter import at_home, marginals
+from hushgrid.belief.followed import followed_from
 from hushgrid.errors import ModelError
 from hushgrid.mechanism.release import Release
 
@@ -249,7 +250,10 @@ def _check_record(
         terms = digests.get(week.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        present, checks = recompute(week, terms, releases_before(evidence, week))
+        last = recomputed[-1] if recomputed else None
+        begun = last.begun if last is not None and last.week.digest == week.digest else None
+        since, known = followed_from(week.first, week.seconds or 1, begun)
+        present, checks = recompute(week, terms, releases_before(evidence, week, since), known)
         recomputed.append(present)
         findings += checks
     return findings

@@ -29,7 +29,7 @@ from hushgrid.audit.evidence import (
 )
 from hushgrid.audit.publishers import PublicAnswer
 from hushgrid.belief.expected_rate import mean_rates
-from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, informed
+from hushgrid.belief.followed import Begun, EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.price_list import carried_rates, expected_rates, fallback_rates
 from hushgrid.mechanism.release import (
@@ -71,6 +71,12 @@ class Recomputed:
     residual: Floats
     scale: Floats
 
+    @property
+    def begun(self) -> Begun | None:
+        """What was known before the week, for the next one; None without an estimate."""
+        public = self.first.public
+        return None if public is None else Begun(self.week.first, public)
+
     def release_of(self, entry: RecordedRelease) -> Release:
         """An entry from readings as a release of the mechanism."""
         return _release(self.first, entry)
@@ -108,6 +114,7 @@ def recompute(
     week: RecordedWeek,
     terms: Terms,
     earlier: Sequence[EarlierRelease] = (),
+    known: tuple[int, FollowedKnowledge] | None = None,
 ) -> tuple[Recomputed, list[Check]]:
     """Compute a week again from its terms and noisy loads.
 
@@ -115,12 +122,13 @@ def recompute(
         week: The week on record.
         terms: Its terms, over any week.
         earlier: Releases before the week, for an estimator that follows releases.
+        known: A step before the week, and what was known by then; `earlier` are those since then.
 
     Returns:
         The recomputed week, and its checks with the first fault of each kind.
     """
     terms = terms.over(week)
-    walk = _Walk(terms, week, earlier)
+    walk = _Walk(terms, week, earlier, known)
     for entry in week.entries:
         walk.take(entry)
     walk.finish()
@@ -145,11 +153,12 @@ class _Walk:
         self,
         terms: Terms,
         week: RecordedWeek,
-        earlier: Sequence[EarlierRelease] = (),
+        earlier: Sequence[EarlierRelease],
+        known: tuple[int, FollowedKnowledge] | None,
     ) -> None:
         first, self._public = terms.first_state(), terms.first_public()
         if isinstance(self._public, FollowedKnowledge):
-            self._public = self._public.continued(earlier)
+            self._public = self._public.continued(earlier, known)
             first = replace(first, public=self._public)
         self.terms, self.first, self._week = terms, first, week
         self._state, self._last_digits = self.first, 0
@@ -186,8 +195,8 @@ class _Walk:
         self._check(entry)
         due = release_of(self._state, int(entry.load_hat or 0), self._loss_of(entry))
         self._check_stated(entry, due)
-        law = self._public.predicted(self._rates)
-        guess = float((law.weights * law.mean).sum()) - self._public.clamped_energy(self._rates)
+        law = self._public.parts(self._rates)
+        guess = float((law.weights * law.mean).sum())
         self.releases.append(entry)
         self.scales.append(entry.scale)
         self.residuals.append((entry.load_hat or 0) - guess)

@@ -287,6 +287,13 @@ class PublicKnowledge:
         estimate, _, after = self.weighed(load_hat, scale, rates)
         return estimate, after
 
+    def learn_and_put_back(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, float, PublicKnowledge]:
+        """As `learn`, with the `clamped_energy` of the step between them [Wh]."""
+        estimate, after = self.learn(load_hat, scale, rates)
+        return estimate, self.clamped_energy(rates), after
+
     def weighed(
         self,
         load_hat: float,

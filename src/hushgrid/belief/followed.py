@@ -193,25 +193,26 @@ class FollowedKnowledge:
         """The noise law of the releases."""
         return self.model.shape
 
-    @property
-    def oldest(self) -> float:
-        """The step before step 1 after which releases are followed."""
-        return -_REMEMBERED * 24 / self.bank.hours
-
-    def continued(self, earlier: Sequence[EarlierRelease]) -> FollowedKnowledge:
+    def continued(
+        self,
+        earlier: Sequence[EarlierRelease],
+        begun: tuple[int, FollowedKnowledge] | None = None,
+    ) -> FollowedKnowledge:
         """The knowledge before step 1, where releases were published before it.
 
         Args:
-            earlier: Releases of the steps before step 1, in order, under the same noise law; those
-                of more than sixty days before are not needed.
+            earlier: Releases of the steps before step 1, in order, under the same noise law.
+            begun: An earlier step, and what this returned before it with releases; `earlier` are
+                those since then. The result is that of all of them bit for bit.
 
         Returns:
             The knowledge, with the filters after them and the last share of the model.
         """
-        recent = [release for release in earlier if release.t > self.oldest]
-        if not recent:
-            return self
-        first = recent[0].t
+        if begun is None:
+            if not earlier:
+                return self
+            begun = (earlier[0].t, self)
+        first, before = begun
         steps = np.arange(first, 1)
         load_hat, scale, base = (
             np.zeros(len(steps)),
@@ -220,29 +221,35 @@ class FollowedKnowledge:
         )
         standard, block = np.zeros((len(steps), len(self.covariates))), None
         length, begins = np.zeros(len(steps), np.int64), np.zeros(len(steps), bool)
-        for release in recent:
-            at, before, release_block = (
+        for release in earlier:
+            at, former, release_block = (
                 release.t - first,
                 block,
                 release.block or {"length": 0, "first": release.t},
             )
             length[at], block = release_block["length"], release_block["first"]
-            begins[at] = block != before
+            begins[at] = block != former
             load_hat[at], scale[at], base[at] = (
                 release.load_hat,
                 release.scale,
                 max(release.base, 1.0),
             )
-            standard[at] = self.knowing(release.covariates)._standard
+            if self.covariates:
+                standard[at] = self.knowing(release.covariates)._standard
         place, weekend = (np.array(x) for x in zip(*map(self.days.at, steps.tolist()), strict=True))
         noise = (self._noise, standard, length, begins)
         loads = SeenLoads(load_hat, scale, base, place, weekend, *noise)
-        share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
-        last = self.knowing(recent[-1].covariates)
-        filtered, bank = self.bank.follow(loads)
-        of_releases = np.array([release.t - first for release in recent])
+        widths, sizes, values = before.widths, before.noise_sizes, before.values
+        last = replace(self, widths=widths, noise_sizes=sizes, values=values)
+        share = before.share
+        if earlier:
+            share = 0.0 if self.usual else earlier[-1].share or _FIRST_SHARE
+            last = last.knowing(earlier[-1].covariates)
+        filtered, bank = before.bank.follow(loads)
+        of_releases = np.array([release.t - first for release in earlier], np.int64)
         seen = (load_hat, scale, filtered.forecast, filtered.forecast_variance, length, begins)
-        last = last._widened(*(column[of_releases] for column in seen))
+        if earlier:
+            last = last._widened(*(column[of_releases] for column in seen))
         return replace(last, bank=bank, share=share)
 
     @property
@@ -344,10 +351,11 @@ class FollowedKnowledge:
         noisy, b, m, v = (
             np.array(x, np.float64, ndmin=1) for x in (load_hat, scale, mean, variance)
         )
-        lengths, row = np.unique(np.array(length, np.int64, ndmin=1), return_inverse=True)
+        steps = np.array(length, np.int64, ndmin=1)
+        lengths = sorted({0, *steps.tolist()})
         sizes, widths = self.noise_sizes.copy(), self.widths.copy()
-        halves = np.array([block_halves(max(n, 1)) for n in lengths.tolist()])
-        noise = (halves, np.where(lengths > 0, np.arange(len(lengths)), -1)[row])
+        halves = np.array([block_halves(n) for n in lengths[1:] or (1,)])
+        noise = (halves, np.searchsorted(lengths, steps) - 1)
         opens = (np.array(begins, np.bool_, ndmin=1), block_chances())
         laws = (_WIDTHS, _WIDTH_LAW, _FORGOTTEN, _TAILS, _TAIL_SHARES)
         b[b == 0] = NO_NOISE
@@ -379,12 +387,24 @@ class FollowedKnowledge:
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
     ) -> tuple[float, FollowedKnowledge]:
         """E[Z given this release and all before it] [Wh], and the knowledge after it."""
+        estimate, _, after = self.learn_and_put_back(load_hat, scale, rates)
+        return estimate, after
+
+    def learn_and_put_back(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, float, FollowedKnowledge]:
+        """As `learn`, with the `clamped_energy` of the step between them [Wh]."""
         law = None if self.usual else self.model.parts(rates)
         bank_step, bank = self.bank.step(self._next_load(law, rates, load_hat, scale))
         log = _log_mean(bank_step.weights, bank_step.log)
         cut, *_ = self._above(bank_step.estimate, law)
         estimate = float(bank.weights @ (bank_step.estimate + cut))
         share = 0.0 if law is None else _stirred_share(self.share)
+        put_back = 0.0
+        if self.model.clamp:
+            cut, *_ = self._above(bank_step.forecast, law)
+            put_back = (1 - share) * float(bank_step.weights @ cut)
+            put_back += 0.0 if law is None else share * float(law.weights.ravel() @ law.cut.ravel())
         laws = [((1 - share) * bank_step.weights, bank_step.forecast, bank_step.forecast_variance)]
         if law is not None:
             laws.append((share * law.weights.ravel(), law.mean.ravel(), law.variance.ravel()))
@@ -392,11 +412,12 @@ class FollowedKnowledge:
         block = (self.model.length, self.model.at_block() is not self.model)
         now = self._widened(load_hat, scale, *foreseen, *block)
         if law is None:
-            return estimate, replace(now, model=self.model.at_block().moved(1), bank=bank)
+            after = replace(now, model=self.model.at_block().moved(1), bank=bank)
+            return estimate, put_back, after
         by_model, evidence, model = self.model.weighed(load_hat, scale, rates, law)
         share = float(posterior_weights(np.array([share, 1 - share]), np.array([evidence, log]))[0])
         estimate = share * by_model + (1 - share) * estimate
-        return estimate, replace(now, model=model, bank=bank, share=share)
+        return estimate, put_back, replace(now, model=model, bank=bank, share=share)
 
     def after(
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
@@ -470,13 +491,9 @@ class FollowedKnowledge:
 
     def _base(self, law: ReleaseParts | None, rates: Sequence[float]) -> float:
         if law is None:
-            f, level = self.model.consumption, 1.0
-            if f.shape is not None:
-                place, weekend = self.days.at(self.t)
-                level = f.shape.of_day(place + self.days.hours / 48, weekend)
-            usual = level * self.usual
-            if self.model.clamp:
-                usual = _usual_below(f, self.model.clamp, self.usual, level)
+            f, (place, weekend) = self.model.consumption, self.days.at(self.t)
+            middle = place + self.days.hours / 48
+            usual = _usual_below(f, self.model.clamp, self.usual, middle, weekend)
             return max(usual * f.factor(rates), 1.0)
         return max(float(law.mean[:, 0].mean()), 1.0)  # of the factor 1, models equally likely
 
@@ -602,8 +619,11 @@ def _usual_curves(f: Consumption, clamp: Clamp, usual: float) -> Floats:
 
 
 @lru_cache(maxsize=1024)
-def _usual_below(f: Consumption, clamp: Clamp, usual: float, level: float) -> float:
-    """The mean below a clamp at a multiple of the usual load [Wh]."""
+def _usual_below(f: Consumption, clamp: Clamp, usual: float, place: float, weekend: bool) -> float:
+    """The mean below a clamp at a time of day [Wh], by the load shape where there is one."""
+    level = 1.0 if f.shape is None else f.shape.of_day(place, weekend)
+    if not clamp:
+        return level * usual
     return float(usual_parts(clamp, f.class_of, usual, np.array([level]))[0, 0])
 
 
@@ -629,7 +649,47 @@ def informed(public: Knowledge, values: Values | None) -> Knowledge:
 
 _FOLLOWED = ("bank", "mean", "covariance", "widths", "followed")  # of `to_arrays`
 
-_REMEMBERED = 60  # days of releases before step 1 that are followed
+_REMEMBERED = 60 * 86_400  # of releases that are followed when a zone begins to [s]
+
+_FOLLOWED_ON = 56 * 86_400  # so long weeks go on from each other [s]
+
+
+class Begun(NamedTuple):
+    """What was known before a week, for the weeks after it.
+
+    Attributes:
+        first: The zone's step that the week begins with.
+        known: The knowledge before it, with the releases before the week.
+    """
+
+    first: int
+    known: Knowledge
+
+
+def followed_from(
+    first: int, seconds: int, begun: Begun | None
+) -> tuple[int, tuple[int, FollowedKnowledge] | None]:
+    """From when on releases are followed before a week, and what is known by then.
+
+    Sixty days at least; weeks that begin within the same eight go on from each other.
+
+    Args:
+        first: The zone's step that the week begins with.
+        seconds: Length of a step [s].
+        begun: An earlier week of the same terms.
+
+    Returns:
+        The time [UTC s]; for `FollowedKnowledge.continued` the first step and the knowledge before
+        it, None where all releases since then are needed.
+    """
+    since = first * seconds // _FOLLOWED_ON * _FOLLOWED_ON - _REMEMBERED
+    if begun is None or not isinstance(begun.known, FollowedKnowledge):
+        return since, None
+    same = begun.first * seconds // _FOLLOWED_ON == first * seconds // _FOLLOWED_ON
+    if not (same and begun.known.bank.mean.any()):  # it had no release
+        return since, None
+    return begun.first * seconds, (begun.first - first + 1, begun.known)
+
 
 # relative error to expect of a model's readings above the clamp, where no release shows them
 _ABOVE = 0.15

@@ -246,7 +246,7 @@ class LoadFilter:
         if not (silent | ((scale >= 0) & np.isfinite(scale))).all():
             raise NoiseError("a scale is negative or infinite; give 0 or more, NaN for no release.")
         covariates = np.zeros((len(base), self.covariates))
-        if loads.covariates is not None:
+        if loads.covariates is not None and np.size(loads.covariates):
             covariates = np.nan_to_num(np.asarray(loads.covariates, np.float64))
         if covariates.shape != (len(base), self.covariates):
             raise ModelError(

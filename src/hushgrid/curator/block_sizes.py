@@ -74,7 +74,7 @@ class BlockSizes:
         until = terms.first * seconds
         if state.t > zone.policy.horizon:
             until = zone.ends
-        elif schedule.lengths and standing.current:
+        elif schedule.lengths and standing.newest is not None:
             until = (before + schedule.span(state.t)[0]) * seconds
         if schedule.lengths and scale is not None:
             first, last = (before + t for t in schedule.span(state.t))
@@ -86,15 +86,12 @@ class BlockSizes:
                 block = self._block
             gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
             if not any(gap.first <= last and first <= gap.last for gap in gaps):
-                source = self._noise
-                if isinstance(source, Stepwise):
-                    source = source.of_block(first)
-                draw = partial(source.draw_size, scale, last - first + 1)
-                if not begun:
-                    flush()
                 size = self._size if self.alone and begun and block == self._block else None
                 if size is None:
-                    size = self._meters.noise_size(zone.id, block, None if begun else draw)
+                    draw = None if begun else self._draw(first, scale, last - first + 1)
+                    if not begun:
+                        flush()
+                    size = self._meters.noise_size(zone.id, block, draw)
             self.lost = size is None
             block = None if self.lost else block
         if not self._erased or (self._block, self._until) != (block, until):
@@ -106,6 +103,13 @@ class BlockSizes:
             self._block, self._until, self._erased = block, until, True
         self._size = size
         return size
+
+    def _draw(self, first: int, scale: float, steps: int) -> Callable[[], int]:
+        """Draws the M of a block."""
+        source = self._noise
+        if isinstance(source, Stepwise):
+            source = source.of_block(first)
+        return partial(source.draw_size, scale, steps)
 
     def _new_mark(self) -> int:
         """The mark of a new draw.

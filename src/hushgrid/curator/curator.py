@@ -425,8 +425,9 @@ class Curator:
         """Go on with the steps of the next week, where those of the present one are over.
 
         `run` does so before what is due, and leaves it to the caller where nothing is: it takes as
-        long as following the releases of sixty days. The account goes on. Where the steps cannot
-        begin, the zone publishes forecasts, and an operator has to begin other terms.
+        long as following the releases of a week, or of sixty days every eighth week. The account
+        goes on. Where the steps cannot begin, the zone publishes forecasts, and an operator has to
+        begin other terms.
         """
         t, ends = self.t, self.service.ends
         if ends == self._refused:
@@ -441,7 +442,7 @@ class Curator:
             fields = {"zone": self.service.id, "t": t, "reason": str(error)}
             log.error("next week not begun", extra=fields)
             return
-        self.service, self._replay, self._refused = later, Replay(later), 0
+        self.service, self._replay, self._refused = later, Replay(later, self._replay), 0
         self._fold()
         self.leave_out_until(self.start_of(t))
         log.info("next week begun", extra={"zone": self.service.id, "t": t})

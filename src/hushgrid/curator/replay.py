@@ -16,7 +16,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.belief.followed import EarlierRelease, FollowedKnowledge, Knowledge, informed
+from hushgrid.belief.followed import (
+    Begun,
+    EarlierRelease,
+    FollowedKnowledge,
+    Knowledge,
+    followed_from,
+    informed,
+)
 from hushgrid.curator.terms import digest_of, first_state
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
@@ -107,13 +114,17 @@ class Replay:
 
     Args:
         service: The zone over that week.
+        former: The replay of the week before, under the same terms: public knowledge goes on from
+            what it began with.
 
     Attributes:
         service: The same.
     """
 
-    def __init__(self, service: ZoneService) -> None:
+    def __init__(self, service: ZoneService, former: Replay | None = None) -> None:
         self.service, self._first = service, service.begins // service.seconds
+        # this week, or the former one
+        self._begun: Begun | None = None if former is None else former._begun
         self._standing: LedgerState | None = None
         self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
         self._public: PublicReplay | None = None
@@ -133,9 +144,11 @@ class Replay:
         """
         releases = standing.current_from(self._first)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
-        has_terms = self._standing is not None and self._standing.terms == standing.terms
-        self._standing = standing
+        former, self._standing = self._standing, standing
+        has_terms = former is not None and former.terms == standing.terms
         if not has_terms or last != self._last:
+            if former is not None:
+                self._begun = None
             self._taken, self._last = 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
@@ -172,7 +185,9 @@ class Replay:
                 f"the ledger of zone {self.service.id!r} has no terms; open it again."
             )
         if self._state is None:
-            self._state = initial_state(self.service, standing)
+            self._state = initial_state(self.service, standing, begun=self._begun)
+            public = self._state.public
+            self._begun = None if public is None else Begun(self._first, public)
         if self._state.public is None:
             self._state = self._with_rates(self._state)
         while self._pending:
@@ -329,13 +344,20 @@ def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
     return np.frombuffer(digest, np.uint8)
 
 
-def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool = True) -> State:
+def initial_state(
+    service: ZoneService,
+    standing: LedgerState,
+    *,
+    followed: bool = True,
+    begun: Begun | None = None,
+) -> State:
     """The mechanism's state before the first step of a week.
 
     Args:
         service: The zone over that week.
         standing: The zone's ledger state.
         followed: Whether public knowledge has the releases before the week.
+        begun: An earlier week of the same terms: what that had is not followed again.
 
     Returns:
         The state, from which the week's releases are replayed.
@@ -343,7 +365,7 @@ def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool
     state, first = first_state(service), service.begins // service.seconds
     if followed and state.public is not None:
         earlier = releases_before(standing, first)
-        state = replace(state, public=with_earlier_releases(state.public, earlier, first))
+        state = replace(state, public=with_earlier_releases(state.public, earlier, first, begun))
     return state
 
 
@@ -361,7 +383,10 @@ def releases_before(standing: LedgerState, first: int) -> Sequence[ReleaseRecord
 
 
 def with_earlier_releases(
-    public: Knowledge, earlier: Sequence[ReleaseRecord], first: int
+    public: Knowledge,
+    earlier: Sequence[ReleaseRecord],
+    first: int,
+    begun: Begun | None = None,
 ) -> Knowledge:
     """Public knowledge before a week's first step, where it follows releases.
 
@@ -372,6 +397,7 @@ def with_earlier_releases(
         public: As the zone's terms begin it.
         earlier: Releases before the week, in order.
         first: The zone's step that the week begins with.
+        begun: An earlier week of the same terms: what that had is not followed again.
 
     Returns:
         The knowledge with what those releases say; unchanged by the model alone.
@@ -379,8 +405,9 @@ def with_earlier_releases(
     if not isinstance(public, FollowedKnowledge):
         return public
     seconds, releases = round(public.days.hours * 3600), deque[EarlierRelease]()
+    since, before = followed_from(first, seconds, begun)
     for release in reversed(earlier):
-        if release.start != release.t * seconds or release.t - first + 1 <= public.oldest:
+        if release.start != release.t * seconds or release.start < since:
             break
         if release.source == "readings" and release.base is not None and release.t < first:
             estimates = (
@@ -391,4 +418,4 @@ def with_earlier_releases(
                 release.covariates or {},
             )
             releases.appendleft(EarlierRelease(release.t - first + 1, *estimates, release.block))
-    return public.continued(releases)
+    return public.continued(releases, before)

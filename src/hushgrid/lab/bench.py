@@ -559,8 +559,8 @@ def _follow(
         if after is not None and t == round(EVENING * len(raw)):
             laws = replace(knowledge, days=after[0]).passed(len(raw) - t).forecast(len(raw))
             listed = np.array([law.mean for law in laws])
-        raw[t] += knowledge.clamped_energy()
-        estimated[t], knowledge = knowledge.learn(observation, scale)
+        estimated[t], put_back, knowledge = knowledge.learn_and_put_back(observation, scale)
+        raw[t] += put_back
     shares = [float(np.mean(kind)) for kind in hits if kind]
     return _Followed(raw, estimated, knowledge, shares, listed)
 

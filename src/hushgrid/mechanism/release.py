@@ -608,8 +608,8 @@ def _published(
     if public is not None:
         if isinstance(public, FollowedKnowledge):
             base, covariates = public.base(state.rates), public.named_values
-        put_back = public.clamped_energy(state.rates)
-        guess, public = public.learn(load_hat, calibration.scale, state.rates)
+        seen = (load_hat, calibration.scale, state.rates)
+        guess, put_back, public = public.learn_and_put_back(*seen)
         estimate = guess if state.policy.publish == "estimate" else None
         if isinstance(public, FollowedKnowledge):
             model_share = public.share

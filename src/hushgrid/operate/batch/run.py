@@ -156,7 +156,7 @@ class Aggregator:
 
 
 CHUNK = 86_400  # [s] aggregated at once, of many houses
-CHUNKS = 7  # the most of few houses
+CHUNKS = 8  # the most of few houses: no week has to be cut
 _HOUSE_DAYS = 1_000_000  # aggregated at once, but a day at least
 
 Gaps = Literal["stop", "publish"]
@@ -282,17 +282,11 @@ def run(
         advance(report.before)
         aggregator = Aggregator(engine, readings, roster_of(services))
         for first, end in _chunks(job, curators):
-            now = [_renewed(curator) for curator in curators]
+            now = [curator.service for curator in curators]
             if any(present is not former for present, former in zip(now, services, strict=True)):
                 services, aggregator = now, Aggregator(engine, readings, roster_of(now))
             _run_chunk(job, curators, source, aggregator, (first, end), clock, report, advance)
     return report
-
-
-def _renewed(curator: Curator) -> ZoneService:
-    """The zone over its present week, or the next one where that is over."""
-    curator.renew()
-    return curator.service
 
 
 def _go_to(curator: Curator, job: Job) -> int:
@@ -429,12 +423,15 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
     """Days of UTC from the first interval that a zone lacks, cut where a week ends.
 
-    Of few houses some days at once: what an engine takes to begin would be most of its time.
+    Zones go on with the next week first, where theirs is over. Of few houses some days at once:
+    what an engine takes to begin would be most of its time.
     """
     houses = sum(len(curator.service.meters) for curator in curators)
     length = CHUNK * min(max(_HOUSE_DAYS // max(houses, 1), 1), CHUNKS)
     first = min((curator.start_of(curator.t) for curator in curators), default=job.end)
     while first < job.end:
+        for curator in curators:
+            curator.renew()
         borders = [curator.service.ends for curator in curators if curator.service.ends > first]
         end = min(first // CHUNK * CHUNK + length, job.end, *borders)
         yield first, end

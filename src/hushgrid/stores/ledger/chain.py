@@ -500,6 +500,7 @@ class Fold:
         }
         self._entries[ReleaseRecord] = self._releases
         self._unstated = {*ACCOUNTS}  # no release can have them yet
+        self._standing: tuple[ChainPosition, LedgerState] | None = None  # asked for last, and where
 
     @property
     def seq(self) -> int:
@@ -589,9 +590,11 @@ class Fold:
         place = self.place
         if place is None:
             raise LedgerError("the ledger has no record; its first is the genesis.")
+        if self._standing is not None and self._standing[0] is place:
+            return self._standing[1]
         for name in ACCOUNTS:  # so that no copy has to look for them
             self._releases.newest(name)
-        return LedgerState(
+        standing = LedgerState(
             zone=place.zone,
             mode=place.mode,
             key=place.key,
@@ -610,6 +613,8 @@ class Fold:
             booked=tuple(self._entries[ResumeRecord]),
             closed=place.closed,
         )
+        self._standing = place, standing
+        return standing
 
 
 def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState:

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Head(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """One record of a zone's chain.
 
@@ -74,7 +75,13 @@ class Record:
     @property
     def line(self) -> str:
         """The record as one line of an export, without its line feed."""
-        return canonical({name: getattr(self, name) for name in NAMES})
+        others = canonical({name: getattr(self, name) for name in NAMES if name != "body"})
+        return f'{{"body":{self.text},{others[1:]}'
+
+    @cached_property
+    def text(self) -> str:
+        """The body as canonical JSON."""
+        return canonical(self.body)
 
 
 def canonical(value: Any) -> str:
@@ -92,10 +99,7 @@ def canonical(value: Any) -> str:
     Raises:
         LedgerError: The value has another type, is nested too deep, or a text is not Unicode.
     """
-    plain = _plain(value)
-    text = json.dumps(
-        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    text = _JSON.encode(_plain(value))
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -103,6 +107,9 @@ def canonical(value: Any) -> str:
             "a text in the record is not Unicode; give text of whole characters."
         ) from None
     return text
+
+
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -135,20 +142,20 @@ def _frozen(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def digest_text(zone: str, seq: int, kind: str, body: Body, prev: str) -> str:
+def digest_text(zone: str, seq: int, kind: str, body: str, prev: str) -> str:
     """The text whose SHA-256 is the record's digest.
 
     Args:
         zone: The zone.
         seq: The record's number.
         kind: Its kind.
-        body: Its fields.
+        body: Its fields as canonical JSON.
         prev: Digest of the record before (hex).
 
     Returns:
         Six lines.
     """
-    lines = (FORMAT, canonical(zone), str(seq), kind, prev, canonical(body))
+    lines = (FORMAT, canonical(zone), str(seq), kind, prev, body)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -161,7 +168,7 @@ def digest_of(record: Record) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    text = digest_text(record.zone, record.seq, record.kind, record.body, record.prev)
+    text = digest_text(record.zone, record.seq, record.kind, record.text, record.prev)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -191,9 +198,10 @@ def seal(zone: str, seq: int, kind: str, body: Body, prev: str, sign: Sign) -> R
     Returns:
         The record.
     """
-    text = digest_text(zone, seq, kind, body, prev)
+    body_text = canonical(body)
+    text = digest_text(zone, seq, kind, body_text, prev)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return from_fields(zone, seq, kind, canonical(body), prev, digest, sign(digest))
+    return from_fields(zone, seq, kind, body_text, prev, digest, sign(digest))
 
 
 def from_fields(
@@ -218,7 +226,7 @@ def from_fields(
     """
     record = Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
     _check_form(record)
-    if canonical(record.body) != body:
+    if record.text != body:
         raise LedgerError(
             f"the body of record {seq} of zone {zone!r} is not canonical JSON; it was changed."
         )

@@ -29,7 +29,7 @@ from hushgrid.files.results import sync_folder
 from hushgrid.stores.database import SORTED_TEXT, TIMELINE, Database, Schema, lock_key
 from hushgrid.stores.ledger.chain import ChainReport, Verify, check
 from hushgrid.stores.ledger.duties import check_next, held_elsewhere, not_held, twice
-from hushgrid.stores.ledger.records import Head, Record, canonical, from_fields
+from hushgrid.stores.ledger.records import Head, Record, from_fields
 from hushgrid.stores.ledger.sidecar import Sidecar, read_witness, sidecar_path
 
 PAGE = 500  # records read at once
@@ -237,7 +237,7 @@ def row_of(record: Record) -> dict[str, Any]:
     row = {name: getattr(record, name) for name in COLUMNS}
     # an interval is published once
     start = None if record.t is None else record.body.get("start")
-    return {**row, "t": start, "body": canonical(record.body)}
+    return {**row, "t": start, "body": record.text}
 
 
 class SqliteLedger(SqlLedger):

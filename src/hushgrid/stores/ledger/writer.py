@@ -477,4 +477,4 @@ class Ledger:
 
     def publish(self, body: Body) -> ReleaseRecord:
         """Append a release and return it as it may now be published."""
-        return ReleaseRecord.from_record(self.append("release", body))
+        return ReleaseRecord.from_record(self.append("release", body), checked=True)
