@@ -285,7 +285,7 @@ def test_what_releases_say_of_widths_equals_its_twin(shape: str) -> None:
     found = known._widened(seen, b, mean, spread**2, lengths, opens)
 
     factors = np.exp(np.linspace(math.log(0.5), math.log(2.5), 13))
-    law = np.exp(-((np.log(factors / 1.15) / 0.3) ** 2) / 2)
+    law = np.exp(-((np.log(factors / 1.05) / 0.3) ** 2) / 2)
     nodes, shares = np.polynomial.legendre.leggauss(40)
     widths, sizes = law / law.sum(), block_chances()
 

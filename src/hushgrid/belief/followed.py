@@ -710,7 +710,7 @@ def _log_mean(weights: Floats, logs: Floats) -> float:
 
 
 # before any release; noise hides how volatile a small zone is
-_WIDTH_LAW: Floats = np.exp(-((np.log(_WIDTHS / 1.15) / 0.3) ** 2) / 2)
+_WIDTH_LAW: Floats = np.exp(-((np.log(_WIDTHS / 1.05) / 0.3) ** 2) / 2)
 _WIDTH_LAW /= _WIDTH_LAW.sum()
 _WIDTH_LAW.flags.writeable = False
 

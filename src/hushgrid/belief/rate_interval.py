@@ -64,9 +64,9 @@ def posterior_interval(
     >>> [round(end) for end in found]
     [39528, 36759, 41698]
     """
-    law = posterior_law(public, load_hat, scale, rates)
-    interval = _central(law.below, law.low, law.high, law.mean, level)
-    return _widened(interval, public.width, law.above, level)
+    mean = posterior_law(public, load_hat, scale, rates).mean
+    law = posterior_law(public, load_hat, scale, rates, public.width)
+    return _central(law.below, law.low, law.high, mean, level)
 
 
 class LoadLaw(NamedTuple):
@@ -78,7 +78,6 @@ class LoadLaw(NamedTuple):
         low: No less is likely at all [Wh].
         high: No more is [Wh].
         mean: Its mean [Wh].
-        above: Spread of the energy above the clamp that the load below leaves open [Wh].
     """
 
     cdf: Callable[[Floats], Floats]
@@ -86,7 +85,6 @@ class LoadLaw(NamedTuple):
     low: float
     high: float
     mean: float
-    above: float
 
     def below(self, load: float) -> float:
         """Pr[load < z] of one load [Wh]."""
@@ -137,7 +135,6 @@ def posterior_law(
     reach = _FAR * (np.sqrt(parts.variance) * (1 + gain) + residual)
     ends = [(1 + gain) * edge + parts.cut - gain * parts.mean for edge in (parts.mean, load_hat)]
     low, high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
-    above = math.sqrt(float(w @ residual**2))
 
     def mixed(curve: Curve) -> Curve:
         def of_all(z: Floats) -> Floats:
@@ -148,20 +145,7 @@ def posterior_law(
         return of_all
 
     cdf, excess = map(mixed, curves)
-    return LoadLaw(cdf, excess, float(low.min()), float(high.max()), float(w @ centres), above)
-
-
-def _widened(interval: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
-    """The interval with the part of its width below the clamp multiplied."""
-    from scipy.special import ndtri
-
-    if width == 1:
-        return interval
-    variance = ((interval.high - interval.low) / (2 * float(ndtri((1 + level) / 2)))) ** 2
-    below = max(variance - above**2, 0.05 * variance)
-    r = math.sqrt((width**2 * below + variance - below) / variance)
-    mean, low, high = interval
-    return LoadInterval(mean, mean - r * (mean - low), mean + r * (high - mean))
+    return LoadLaw(cdf, excess, float(low.min()), float(high.max()), float(w @ centres))
 
 
 Curve = Callable[[Floats], Floats]  # of (..., 1) loads, for every law: (..., laws)
