@@ -120,7 +120,7 @@ def test_a_filter_starts_anew_where_steps_change_their_length(tmp_path: Path) ->
 def test_weeks_go_on_from_each_other_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hours from Thursday, 2026-01-29; what is followed begins anew with weeks after 2026-02-12."""
+    """Hours from Thursday, 2026-01-22; this zone begins anew with weeks after 2026-02-05."""
     followed, continued = list[int](), FollowedKnowledge.continued
 
     def counted(self: FollowedKnowledge, earlier: Sequence[EarlierRelease], *begun: Any) -> Any:
@@ -128,7 +128,7 @@ def test_weeks_go_on_from_each_other_bit_for_bit(
         return continued(self, earlier, *begun)
 
     monkeypatch.setattr(FollowedKnowledge, "continued", counted)
-    begins = streets.BEGINS + 28 * streets.DAY
+    begins = streets.BEGINS + 21 * streets.DAY
     street = streets.zone(tmp_path, begins, ('secret = "interval"', 'secret = "window"'))
     with curator(tmp_path, street, Shown(), now=begins) as it:
         for day in range(19):

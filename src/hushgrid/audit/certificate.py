@@ -252,7 +252,7 @@ def _check_record(
             continue
         last = recomputed[-1] if recomputed else None
         begun = last.begun if last is not None and last.week.digest == week.digest else None
-        since, known = followed_from(week.first, week.seconds or 1, begun)
+        since, known = followed_from(evidence.zone, week.first, week.seconds or 1, begun)
         present, checks = recompute(week, terms, releases_before(evidence, week, since), known)
         recomputed.append(present)
         findings += checks

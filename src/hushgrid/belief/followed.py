@@ -7,6 +7,7 @@ energy above a clamp by a public function of the followed load. Theory: docs/pro
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -651,7 +652,7 @@ _FOLLOWED = ("bank", "mean", "covariance", "widths", "followed")  # of `to_array
 
 _REMEMBERED = 60 * 86_400  # of releases that are followed when a zone begins to [s]
 
-_FOLLOWED_ON = 56 * 86_400  # so long weeks go on from each other [s]
+_WEEK, _WEEKS = 7 * 86_400, 8  # [s]; so many weeks go on from each other
 
 
 class Begun(NamedTuple):
@@ -667,13 +668,15 @@ class Begun(NamedTuple):
 
 
 def followed_from(
-    first: int, seconds: int, begun: Begun | None
+    zone: str, first: int, seconds: int, begun: Begun | None
 ) -> tuple[int, tuple[int, FollowedKnowledge] | None]:
     """From when on releases are followed before a week, and what is known by then.
 
-    Sixty days at least; weeks that begin within the same eight go on from each other.
+    Sixty days at least; weeks that begin within the same eight go on from each other. Which eight
+    depends on the zone's name, so that zones do not all begin anew in one night.
 
     Args:
+        zone: The zone's name.
         first: The zone's step that the week begins with.
         seconds: Length of a step [s].
         begun: An earlier week of the same terms.
@@ -682,11 +685,15 @@ def followed_from(
         The time [UTC s]; for `FollowedKnowledge.continued` the first step and the knowledge before
         it, None where all releases since then are needed.
     """
-    since = first * seconds // _FOLLOWED_ON * _FOLLOWED_ON - _REMEMBERED
+    shift = zlib.crc32(zone.encode()) % _WEEKS
+
+    def anew(step: int) -> int:
+        return ((step * seconds // _WEEK - shift) // _WEEKS * _WEEKS + shift) * _WEEK
+
+    since = anew(first) - _REMEMBERED
     if begun is None or not isinstance(begun.known, FollowedKnowledge):
         return since, None
-    same = begun.first * seconds // _FOLLOWED_ON == first * seconds // _FOLLOWED_ON
-    if not (same and begun.known.bank.mean.any()):  # it had no release
+    if anew(begun.first) != anew(first) or not begun.known.bank.mean.any():  # it had no release
         return since, None
     return begun.first * seconds, (begun.first - first + 1, begun.known)
 

@@ -55,7 +55,9 @@ class PublicReplay:
         scenario = service.scenario
         self._first, self._fallback = service.begins // service.seconds, service.fallback_rate
         world = (scenario.models, scenario.consumption, service.policy, service.days)
-        self.knowledge = with_earlier_releases(first_public(*world), earlier, self._first)
+        self.knowledge = with_earlier_releases(
+            service.id, first_public(*world), earlier, self._first
+        )
         self.rates: list[float] = []
 
     def reach(self, t: int) -> None:
@@ -365,7 +367,9 @@ def initial_state(
     state, first = first_state(service), service.begins // service.seconds
     if followed and state.public is not None:
         earlier = releases_before(standing, first)
-        state = replace(state, public=with_earlier_releases(state.public, earlier, first, begun))
+        state = replace(
+            state, public=with_earlier_releases(service.id, state.public, earlier, first, begun)
+        )
     return state
 
 
@@ -383,6 +387,7 @@ def releases_before(standing: LedgerState, first: int) -> Sequence[ReleaseRecord
 
 
 def with_earlier_releases(
+    zone: str,
     public: Knowledge,
     earlier: Sequence[ReleaseRecord],
     first: int,
@@ -394,6 +399,7 @@ def with_earlier_releases(
     length on.
 
     Args:
+        zone: The zone's name.
         public: As the zone's terms begin it.
         earlier: Releases before the week, in order.
         first: The zone's step that the week begins with.
@@ -405,7 +411,7 @@ def with_earlier_releases(
     if not isinstance(public, FollowedKnowledge):
         return public
     seconds, releases = round(public.days.hours * 3600), deque[EarlierRelease]()
-    since, before = followed_from(first, seconds, begun)
+    since, before = followed_from(zone, first, seconds, begun)
     for release in reversed(earlier):
         if release.start != release.t * seconds or release.start < since:
             break
