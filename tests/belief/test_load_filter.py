@@ -388,6 +388,18 @@ def test_without_a_model_intervals_hold_loads_that_vary_more_than_independent_ho
     assert 0.935 <= np.mean(held) <= 0.975  # 768 steps: standard deviation 0.008
 
 
+def test_a_wider_law_widens_an_interval_where_noise_hides_the_load() -> None:
+    """Behind little noise it is the noise that says how wide an interval is."""
+    known = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0)
+    factors = np.exp(np.linspace(np.log(0.5), np.log(2.5), 13))
+    narrow, wide = (replace(known, widths=np.eye(13)[place]) for place in (4, 10))
+    ratio = factors[10] / factors[4]
+    for scale, expected in ((1e7, ratio), (100.0, 1.0)):
+        ends = [posterior_interval(one, 80_000.0, scale) for one in (narrow, wide)]
+        lengths = [interval.high - interval.low for interval in ends]
+        assert lengths[1] / lengths[0] == pytest.approx(expected, rel=0.02)
+
+
 def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:
     rng = np.random.default_rng(5)
     first, earlier = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0), []

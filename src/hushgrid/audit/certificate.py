@@ -251,9 +251,9 @@ def _check_record(
         if terms is None or terms.zone.id != evidence.zone:
             continue
         last = recomputed[-1] if recomputed else None
-        begun = last.begun if last is not None and last.week.digest == week.digest else None
-        since, known = followed_from(evidence.zone, week.first, week.seconds or 1, begun)
-        present, checks = recompute(week, terms, releases_before(evidence, week, since), known)
+        former = last.begun if last is not None and last.week.digest == week.digest else None
+        since, begun = followed_from(evidence.zone, week.first, week.seconds or 1, former)
+        present, checks = recompute(week, terms, releases_before(evidence, week, since), begun)
         recomputed.append(present)
         findings += checks
     return findings

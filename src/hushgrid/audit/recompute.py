@@ -114,7 +114,7 @@ def recompute(
     week: RecordedWeek,
     terms: Terms,
     earlier: Sequence[EarlierRelease] = (),
-    known: tuple[int, FollowedKnowledge] | None = None,
+    begun: tuple[int, FollowedKnowledge] | None = None,
 ) -> tuple[Recomputed, list[Check]]:
     """Compute a week again from its terms and noisy loads.
 
@@ -122,13 +122,13 @@ def recompute(
         week: The week on record.
         terms: Its terms, over any week.
         earlier: Releases before the week, for an estimator that follows releases.
-        known: A step before the week, and what was known by then; `earlier` are those since then.
+        begun: A step before the week, and the knowledge before it; `earlier` are those since then.
 
     Returns:
         The recomputed week, and its checks with the first fault of each kind.
     """
     terms = terms.over(week)
-    walk = _Walk(terms, week, earlier, known)
+    walk = _Walk(terms, week, earlier, begun)
     for entry in week.entries:
         walk.take(entry)
     walk.finish()
@@ -154,11 +154,11 @@ class _Walk:
         terms: Terms,
         week: RecordedWeek,
         earlier: Sequence[EarlierRelease],
-        known: tuple[int, FollowedKnowledge] | None,
+        begun: tuple[int, FollowedKnowledge] | None,
     ) -> None:
         first, self._public = terms.first_state(), terms.first_public()
         if isinstance(self._public, FollowedKnowledge):
-            self._public = self._public.continued(earlier, known)
+            self._public = self._public.continued(earlier, begun)
             first = replace(first, public=self._public)
         self.terms, self.first, self._week = terms, first, week
         self._state, self._last_digits = self.first, 0

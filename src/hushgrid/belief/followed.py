@@ -660,11 +660,11 @@ class Begun(NamedTuple):
 
     Attributes:
         first: The zone's step that the week begins with.
-        known: The knowledge before it, with the releases before the week.
+        knowledge: That before it, with the releases before the week.
     """
 
     first: int
-    known: Knowledge
+    knowledge: Knowledge
 
 
 def followed_from(
@@ -691,11 +691,11 @@ def followed_from(
         return ((step * seconds // _WEEK - shift) // _WEEKS * _WEEKS + shift) * _WEEK
 
     since = anew(first) - _REMEMBERED
-    if begun is None or not isinstance(begun.known, FollowedKnowledge):
+    if begun is None or not isinstance(begun.knowledge, FollowedKnowledge):
         return since, None
-    if anew(begun.first) != anew(first) or not begun.known.bank.mean.any():  # it had no release
+    if anew(begun.first) != anew(first) or not begun.knowledge.bank.mean.any():  # it had no release
         return since, None
-    return begun.first * seconds, (begun.first - first + 1, begun.known)
+    return begun.first * seconds, (begun.first - first + 1, begun.knowledge)
 
 
 # relative error to expect of a model's readings above the clamp, where no release shows them

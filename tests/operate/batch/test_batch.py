@@ -26,6 +26,7 @@ from hushgrid.operate.batch._expression import LEAST, roster_of
 from hushgrid.operate.batch.engines import Engine, engine_at, open_engine, open_readings
 from hushgrid.operate.batch.run import BatchReport, Job, run
 from hushgrid.stores.ledger.writer import create
+from tests.curator import streets
 from tests.curator.setups import BEGINS, example, service, several_meters, two_registers
 from tests.curator.worlds import deployment
 from tests.operate.batch.batches import (
@@ -406,6 +407,24 @@ def test_days_of_few_houses_are_aggregated_together(
     with pytest.raises(BatchError, match="engine engine failed"):
         ran(job(replace(each, ledger=str(tmp_path / "c.db"), meters=str(tmp_path / "c")),
                 tmp_path / "rows", days=2), Dying(duckdb, 4))  # fmt: skip
+
+
+def test_weeks_of_few_houses_follow_each_other(
+    tmp_path: Path, duckdb: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a Thursday to the second Saturday after; weeks begin on Sundays at 23:00 UTC."""
+    monkeypatch.setattr("hushgrid.operate.batch.run.CHUNK", streets.DAY)
+    monkeypatch.setattr("hushgrid.operate.batch.run.CHUNKS", 8)
+    zone = streets.zone(tmp_path, streets.BEGINS, ('secret = "interval"', 'secret = "window"'))
+    begins = zone.begins
+    rows = [
+        (meter, begins + 3600 * t, 3600, 400) for meter in zone.all_meters for t in range(16 * 24)
+    ]
+    write(tmp_path / "rows" / "a.parquet", rows)
+    made = deployment(tmp_path, zone)
+    asked = replace(job(made, tmp_path / "rows"), first=begins, end=begins + 16 * streets.DAY)
+    assert ran(asked, duckdb, begins + 90 * streets.DAY).intervals == 16 * 24
+    assert {one["source"] for one in bodies(made, zone.id)} == {"readings"}
 
 
 def test_a_missing_partition_stops_a_zone_until_it_is_there(tmp_path: Path, duckdb: Engine) -> None:

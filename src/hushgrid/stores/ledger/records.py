@@ -75,8 +75,8 @@ class Record:
     @property
     def line(self) -> str:
         """The record as one line of an export, without its line feed."""
-        others = canonical({name: getattr(self, name) for name in NAMES if name != "body"})
-        return f'{{"body":{self.text},{others[1:]}'
+        rest = canonical({name: getattr(self, name) for name in NAMES if name != "body"})
+        return f'{{"body":{self.text},{rest[1:]}'
 
     @cached_property
     def text(self) -> str:

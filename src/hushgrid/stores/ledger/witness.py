@@ -280,9 +280,9 @@ class Witness:
         content, path = _content(self._path), self._path
         anew = not content.endswith(END) or content.count(b"\n") + len(lines) > 2 * KEPT
         if anew:
-            old = (line for line in content.splitlines(keepends=True) if line.endswith(b"\n"))
-            kept = [line for line in old if line != END and not line.startswith(SENT)]
-            lines = [*kept, *lines][-KEPT:]
+            whole = (line for line in content.splitlines(keepends=True) if line.endswith(b"\n"))
+            before = [line for line in whole if line != END and not line.startswith(SENT)]
+            lines = [*before, *lines][-KEPT:]
             path = path.with_name(f"{path.name}.part")
         with _usable(self._path):
             with path.open("wb" if anew else "r+b") as stream:  # buffered: all of it, or an error
